@@ -40,10 +40,10 @@ from benchmarks.results import (
     log_result,
     model_of,
     others,
+    result_folder,
     save_result,
     stored,
 )
-from benchmarks.results import folder_of as folder_of_result
 from core.artifact import has_manifest, read_manifest
 from core.dotted import imported
 from core.files import InputError, written
@@ -373,7 +373,7 @@ def score_probing(
             },
         },
     )
-    out = folder_of_result(result)
+    out = result_folder(result)
     columns = {field: [getattr(g, field) for g in found] for field in Guess._fields}
     with written(out / "guesses.parquet", "wb") as handle:
         pq.write_table(pa.table(columns), handle, compression="zstd")

@@ -226,7 +226,7 @@ def stored(kind: str, task: str | None = None) -> list[Result]:
     return sorted((r for r in found if task in (None, r.task)), key=lambda r: r.created)
 
 
-def folder_of(result: Result) -> Path:
+def result_folder(result: Result) -> Path:
     """Where the result of a linker, of synonyms or of probing is kept: by protocol, label and what
     decides it."""
     place = (

@@ -31,7 +31,7 @@ from datamodules.options import Files
 from datamodules.pretrained import load
 from datamodules.tasks import Pair, Task, load_task
 from datamodules.tasks.definition import Definition, config_of
-from datamodules.tasks.prepare import task, task_folder
+from datamodules.tasks.prepare import find_task, task_folder
 from experiments.machine import Machine
 from experiments.names import Encoder, model_names, options
 from experiments.pretrain import gpus, trained_encoder
@@ -175,7 +175,7 @@ def train_seeds(
     options: those that only some encoders support (`options` of encoder.yaml), by name.  args:
         further words for LightningCLI.
     """
-    definition = task(name)
+    definition = find_task(name)
     if epochs is not None and epochs < 1:
         raise InputError(f"EPOCHS={epochs}: expected a number of at least 1")
     files, place_of_work = files or Files(), machine or Machine()

@@ -44,10 +44,10 @@ from benchmarks.results import (
     OVERALL,
     Model,
     Result,
-    folder_of,
     grouped,
     log_result,
     others,
+    result_folder,
     save_result,
     stored,
 )
@@ -388,7 +388,7 @@ def score_chain(
     result = result_of(
         data, found, own, model, compared | ({} if nil is None else {"threshold": nil}), details
     )
-    folder = folder_of(result)
+    folder = result_folder(result)
     shown = {
         d: [[m.start, m.end, m.text, m.entity, m.name, m.score] for m in ms]
         for d, ms in made.found.items()

@@ -23,15 +23,15 @@ LOG = logging.getLogger(__name__)
 READERS = 1
 
 
-def tasks() -> dict[str, Definition]:
+def all_tasks() -> dict[str, Definition]:
     """{name: task} of all suites, in their order; aliases are not listed."""
     return {task.name: task for task in (*chinese.TASKS, *english.TASKS)}
 
 
-def task(name: str) -> Definition:
+def find_task(name: str) -> Definition:
     """The task of a name or an alias (cNNER, CHIP-RE). Raises InputError with the list for any
     other."""
-    known = tasks()
+    known = all_tasks()
     for definition in known.values():
         if name in (definition.name, *definition.aliases):
             return definition
@@ -101,7 +101,7 @@ def prepare_task(name: str, data: str | Path, out: str | Path) -> Path:
     (sha256 by file). What is odd is printed once, when the folder is made. Raises InputError for a
     missing training file and for every file that cannot be read.
     """
-    definition, data, out = task(name), Path(data), Path(out)
+    definition, data, out = find_task(name), Path(data), Path(out)
     files = {
         p.relative_to(data).as_posix(): p
         for paths in inputs(definition, data).values()
@@ -188,7 +188,7 @@ def task_folder(definition: Definition, files: Files) -> Path:
 
 def split_examples(name: str, split: str, files: Files) -> list[Any]:
     """The examples of a task's split. Raises InputError for a split that there is not."""
-    splits = load_task(task_folder(task(name), files)).splits
+    splits = load_task(task_folder(find_task(name), files)).splits
     if split not in splits:
         raise InputError(f"SPLIT={split}: {name} has {', '.join(splits)} here")
     return list(splits[split])

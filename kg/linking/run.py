@@ -242,7 +242,7 @@ def parts(folder: str | Path) -> list[tuple[Path, str]]:
     return [(folder / name, checksum) for name, checksum in sorted(manifest["sha256"].items())]
 
 
-def linked(folder: str | Path) -> Iterator[Document]:
+def linked_documents(folder: str | Path) -> Iterator[Document]:
     """Documents of a linked corpus with their mentions, in order.
 
     Raises InputError when the corpus is not finished, or a part is missing or not as it was

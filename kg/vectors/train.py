@@ -54,8 +54,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from core.files import InputError, digest, locked, read_json, sha256, write_json, written
-from core.journal import NAME as JOURNAL
-from core.journal import Journal
+from core.journal import JOURNAL, Journal
 from core.logs import quiet_libraries, set_up
 from kg.graph import KnowledgeGraph, fingerprint
 from kg.vectors.embeddings import TABLE, EmbeddingTable

@@ -17,7 +17,7 @@ import pytest
 from core.files import InputError, locked
 from kg.documents.formats import part_name
 from kg.ids import Ids
-from kg.linking import Document, GivenLinker, Mention, link_corpus, linked
+from kg.linking import Document, GivenLinker, Mention, link_corpus, linked_documents
 from kg.linking import run as runs
 from kg.linking.__main__ import main
 from tests.fakes import documents as fakes
@@ -58,7 +58,7 @@ def test_parts_manifest_and_reading_back(graph, tmp_path):
     ]
     record = json.loads((tmp_path / "out/part-00000.jsonl").read_text().splitlines()[0])
     assert record["mentions"][0] == {"start": 0, "end": 7, "entity": "C01", "score": 1.0}
-    read = list(linked(tmp_path / "out"))
+    read = list(linked_documents(tmp_path / "out"))
     assert [d.id for d in read] == ["101", "102", "103"]
     assert [(d.text[m.start : m.end], m.entity) for m in read[0].mentions for d in read[:1]] == [
         ("Seizure", "C01"),
@@ -139,7 +139,7 @@ def test_killed_run_resumes(graph, tmp_path):
     left_by(tmp_path / "out" / "part-00007.jsonl").write_text("half")
     assert not (tmp_path / "out" / "manifest.json").exists()
     with pytest.raises(InputError, match="no finished linked text"):
-        next(linked(tmp_path / "out"))
+        next(linked_documents(tmp_path / "out"))
     assert (
         subprocess.run(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL).returncode
         == 0
@@ -166,7 +166,7 @@ def test_other_settings_need_fresh(graph, tmp_path):
     with pytest.raises(InputError, match=r"other settings \(inputs\)"):
         link_corpus(graph, [source], out)
     assert link_corpus(graph, [source], out, part_size=1, fresh=True)["documents"] == 1
-    assert [d.id for d in linked(out)] == ["101"]
+    assert [d.id for d in linked_documents(out)] == ["101"]
     other = tmp_path / "other"
     other.mkdir()
     (other / "thesis.txt").write_text("mine")
@@ -214,10 +214,10 @@ def test_parts_are_of_about_the_same_size(graph, tmp_path):
     made = link_corpus(graph, paths, tmp_path / "out", part_size=30)
     assert made["parts"] == [3, 3] + [3] * 33 + [1]
     whole = link_corpus(graph, paths, tmp_path / "whole")
-    assert whole["parts"] == [106] and [d._replace(where="") for d in linked(tmp_path / "out")] == [
-        d._replace(where="") for d in linked(tmp_path / "whole")
-    ]
-    assert [d.id for d in linked(tmp_path / "out")][-1] == "large:100"
+    assert whole["parts"] == [106] and [
+        d._replace(where="") for d in linked_documents(tmp_path / "out")
+    ] == [d._replace(where="") for d in linked_documents(tmp_path / "whole")]
+    assert [d.id for d in linked_documents(tmp_path / "out")][-1] == "large:100"
     large.write_text(large.read_text()[:-4] + "\r00\n")
     with pytest.raises(InputError, match=r"large\.txt:100: a carriage return"):
         link_corpus(graph, paths, tmp_path / "out", part_size=30, fresh=True)
@@ -290,10 +290,10 @@ def test_damaged_parts_are_found(graph, tmp_path):
             InputError,
             match=r"part-00000\.jsonl: missing, or not the file its .*\. Delete this part",
         ):
-            list(linked(out))
+            list(linked_documents(out))
     part.unlink()
     with pytest.raises(InputError, match="missing, or not the file"):
-        list(linked(out))
+        list(linked_documents(out))
     assert link_corpus(graph, [source], out)["new"]  # makes the missing part again
     assert part.read_text() == whole
 
@@ -301,7 +301,7 @@ def test_damaged_parts_are_found(graph, tmp_path):
 def test_given_linker(graph, tmp_path):
     source = fakes.pubtator(tmp_path / "a.pubtator")
     made = link_corpus(graph, [source], tmp_path / "out", linker="given")
-    assert [len(d.mentions) for d in linked(tmp_path / "out")] == [4, 3, 1] and made[
+    assert [len(d.mentions) for d in linked_documents(tmp_path / "out")] == [4, 3, 1] and made[
         "left_out"
     ] == 0
     where = Document(
@@ -364,7 +364,7 @@ def test_scispacy_linker(pipeline, graph, tmp_path):
         workers=2,
         part_size=1,
     )
-    assert made["mentions"] == sum(len(d.mentions) for d in linked(tmp_path / "out"))
+    assert made["mentions"] == sum(len(d.mentions) for d in linked_documents(tmp_path / "out"))
 
 
 @scispacy

@@ -24,7 +24,7 @@ from tqdm import tqdm
 
 from core.artifact import manifest_path
 from core.files import InputError, sha256
-from kg.linking import linked as documents_of
+from kg.linking import linked_documents
 from kg.linking.tokens import words as characters
 
 UNITS = ("char", "word")
@@ -37,7 +37,7 @@ X_MAX, ALPHA, RATE, EPOCHS = 100.0, 0.75, 0.05, 15
 
 def texts(linked: Path) -> Iterator[str]:
     """The texts in a folder of linked text. Raises InputError when it is none."""
-    return (document.text for document in documents_of(linked))
+    return (document.text for document in linked_documents(linked))
 
 
 def cut(text: str, unit: str) -> list[str]:
