@@ -154,12 +154,13 @@ class Artifact:
         if fresh or not same:
             return False
         if not quiet:
-            print(
-                f"{folder}: kept: {self.name} of the same inputs and settings (--fresh builds it"
-                " again)",
-                file=sys.stderr,
-            )
+            self.say_kept(folder)
         return True
+
+    def say_kept(self, folder: Path) -> None:
+        """Say that a folder is kept, on standard error."""
+        line = f"{folder}: kept: {self.name} of the same inputs and settings"
+        print(f"{line} (--fresh builds it again)", file=sys.stderr)
 
     def _other(self, folder: Path) -> InputError:
         return InputError(

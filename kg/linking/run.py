@@ -147,7 +147,7 @@ def link_corpus(
         file or one of XML is never cut.
     Finished parts of an interrupted run are kept; `fresh` makes all anew.
 
-    Returns the manifest, and under `new` whether anything was done. Raises InputError for bad
+    Returns the manifest. Raises InputError for bad
     input, finished parts intact.
     """
     graph_folder, out = Path(graph_folder), Path(out)
@@ -196,7 +196,8 @@ def link_corpus(
     }
     with parts_folder(out, settings, what="linked corpus", pattern="part-*", fresh=fresh) as folder:
         if folder.manifest:
-            return folder.manifest | {"new": False}
+            LINKED.say_kept(out)
+            return folder.manifest
         todo, entities = plan.save(out), set[str]()
         with tqdm(unit=" documents", desc="linking", disable=None if progress else True) as bar:
             counts = folder.map(
@@ -231,7 +232,7 @@ def link_corpus(
         if +unread:
             # what the files hold and is no document or mention of one
             facts["unread"] = dict(+unread)
-        return folder.finish(todo, facts) | {"new": True}
+        return folder.finish(todo, facts)
 
 
 def parts(folder: str | Path) -> list[tuple[Path, str]]:

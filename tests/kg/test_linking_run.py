@@ -69,13 +69,15 @@ def test_parts_manifest_and_reading_back(graph, tmp_path):
         ("T2DM", "C03"),
     ]
     manifest = json.loads((tmp_path / "out/manifest.json").read_text())
-    assert manifest == {k: v for k, v in made.items() if k != "new"}
+    assert manifest == made
     assert manifest["parts"] == [2, 1] and manifest["documents"] == 3 and manifest["entities"] == 5
     assert manifest["mentions"] == sum(len(d.mentions) for d in read)
     assert manifest["settings"]["inputs"][0]["name"] == "a.json"
 
 
-def test_one_and_two_workers_and_an_interruption_give_the_same_bytes(graph, tmp_path, monkeypatch):
+def test_one_and_two_workers_and_an_interruption_give_the_same_bytes(
+    graph, tmp_path, monkeypatch, capsys
+):
     for workers in (1, 2):
         link_corpus(
             graph, out=tmp_path / f"w{workers}" / "out", given=TEXTS, part_size=300, workers=workers
@@ -108,7 +110,9 @@ def test_one_and_two_workers_and_an_interruption_give_the_same_bytes(graph, tmp_
     link_corpus(graph, out=tmp_path / "w3/out", given=TEXTS, part_size=300, workers=2)
     assert contents(tmp_path / "w3/out") == expected
     assert all((tmp_path / "w3/out" / name).stat().st_mtime_ns == t for name, t in times.items())
-    assert not link_corpus(graph, out=tmp_path / "w3/out", given=TEXTS, part_size=300)["new"]
+    assert "kept: " not in capsys.readouterr().err
+    link_corpus(graph, out=tmp_path / "w3/out", given=TEXTS, part_size=300)
+    assert "kept: finished linked text" in capsys.readouterr().err
 
 
 def test_killed_run_resumes(graph, tmp_path):
@@ -200,7 +204,7 @@ def test_bad_line_is_one_error_and_leaves_finished_parts(graph, tmp_path, capsys
     assert len(list((tmp_path / "out").glob("part-*.jsonl"))) == 3
     source.write_text(good)
     assert main([*command, "--fresh"]) == 0 and main(command) == 0
-    assert "already complete" in capsys.readouterr().out
+    assert "kept: finished linked text" in capsys.readouterr().err
 
 
 def test_parts_are_of_about_the_same_size(graph, tmp_path):
@@ -294,7 +298,7 @@ def test_damaged_parts_are_found(graph, tmp_path):
     part.unlink()
     with pytest.raises(InputError, match="missing, or not the file"):
         list(linked_documents(out))
-    assert link_corpus(graph, [source], out)["new"]  # makes the missing part again
+    link_corpus(graph, [source], out)  # makes the missing part again
     assert part.read_text() == whole
 
 
