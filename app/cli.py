@@ -42,7 +42,7 @@ CHAINS = """Chains:
 A model is a paper (its newest run), paper/stem, TASK/encoder, minilm, a folder or a hub name."""  # noqa: E501
 
 
-# : words of torch, and of the loader
+#: words of torch, and of the loader
 NO_MEMORY = ("can't allocate memory", "annot allocate memory", "failed to map segment")
 
 # --- dispatch -------------------------------------------------------------------------------------

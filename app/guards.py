@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 DROPPED, DROPPING = 64 << 20, 3.0  # bytes and seconds of a refused body that are read all the same
-# : key of a request's scope: the time of the event loop at which it is given up
+#: key of a request's scope: the time of the event loop at which it is given up
 UNTIL = "kepl.until"
 
 

@@ -296,7 +296,7 @@ def predict(
     files: Files,
     work: Work,
 ) -> None:
-    """What a fine-tuned model finds in new text: entities, relations, classes of two texts, ranked
+    r"""What a fine-tuned model finds in new text: entities, relations, classes of two texts, ranked
     answers.
 
     Without --text, --input and --task, the lines of standard input are texts.
@@ -326,8 +326,8 @@ def predict(
       kepl predict --model NCBI/minilm --text "Marfan syndrome with a dislocated lens"
       kepl predict --model NCBI/minilm --input notes/ --output entities.jsonl
       kepl predict --model NCBI/minilm --task NCBI --split test --output test.jsonl
-      kepl predict --model ChemProt/minilm --tagger BC5-chem/minilm BC2GM/minilm --input notes/
-      --output relations.jsonl
+      kepl predict --model ChemProt/minilm --tagger BC5-chem/minilm BC2GM/minilm \
+        --input notes/ --output relations.jsonl
     """
     from experiments.names import finetuned
 
@@ -456,9 +456,9 @@ def link(
     Examples:
       kepl link --graph graph --text "Marfan syndrome with arachnodactyly"
       echo "Marfan syndrome" | kepl link --graph graph --json
-      kepl link --graph graph --input notes/ --output links.jsonl --chain "dictionary > sapbert"
-      --nil 0.8 kepl link --graph graph --input notes/ --output links.jsonl --types disease
-      phenotype kepl link --graph graph --input notes/ --output links.jsonl --workers 8
+      kepl link --graph graph --input notes/ --output links.jsonl --workers 8
+      kepl link --graph graph --input notes/ --output links.jsonl --types disease phenotype
+      kepl link --graph graph --input notes/ --output o.jsonl --chain "dictionary > sapbert"
     """
     from dataclasses import asdict
 
@@ -556,7 +556,7 @@ def serve(
     linker: LinkerOptions,
     matching: Matching,
 ) -> None:
-    """Serve a chain over HTTP, with a page to try it on. KEPL_TOKEN in the environment is asked of
+    r"""Serve a chain over HTTP, with a page to try it on. KEPL_TOKEN in the environment is asked of
     every client.
 
     Args:
@@ -578,8 +578,8 @@ def serve(
     Examples:
       kepl serve --graph graph
       KEPL_TOKEN=secret kepl serve --graph graph --chain "dictionary > sapbert" --port 8080
-      curl -s 127.0.0.1:8000/link -H 'Content-Type: application/json' -d '{"texts": ["Marfan
-      syndrome"]}'
+      curl -s 127.0.0.1:8000/link -H 'Content-Type: application/json' \
+        -d '{"texts": ["Marfan syndrome"]}'
     """
     from dataclasses import asdict
 
@@ -842,7 +842,6 @@ def peers(
       make peers TASK=NCBI-E2E MIRROR=downloads/
       make peers TASK=BC5CDR-disease-E2E SPLIT=dev MIRROR=downloads/
       kepl peers NCBI-E2E --chains "dictionary; NCBI/minilm > sapbert" --peers gilda phrases
-      --mirror downloads/
     """
     from benchmarks.peers import compare_peers, format_comparison
 
@@ -1152,8 +1151,7 @@ def publish(
         json: Print the records as JSON lines.
 
     Examples:
-      kepl publish runs/finetune/NCBI --group ner --command "make finetune TASK=NCBI MODEL=minilm
-      SEEDS=3"
+      kepl publish runs/finetune/NCBI --group ner --command "make finetune TASK=NCBI SEEDS=3"
     """
     from dataclasses import asdict
 

@@ -29,8 +29,8 @@ FOLDER = Path("docs", "results")
 TABLE = re.compile(r"(<!-- results: ([\w-]+) -->\n)(.*?)(<!-- end -->)", re.S)
 GROUPS = re.compile(r"<!-- numbers: ([\w -]+) -->")
 PLACE = re.compile(r"\{([\w-]+)/([\w-]+)(?:\.(\w+))?\}")
-# : What is no prose: fenced blocks, tables that are generated, comments, inline code, targets of
-# links, numbers of sections.
+#: What is no prose: fenced blocks, tables that are generated, comments, inline code, targets of
+#: links, numbers of sections.
 NO_PROSE = re.compile(
     r"^```.*?^```|<!-- results: .*?<!-- end"
     r" -->|<!--.*?-->|`[^`\n]+`|\]\([^)]*\)|https?://\S+|\bSections? [\d., andto]+\d",

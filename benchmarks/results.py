@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 FILE, OUTCOMES = "result.json", "outcomes.parquet"
 KINDS = ("finetune", "linking", "synonyms", "probing")
-# : groups of scores: all examples; the split that chose the epoch
+#: groups of scores: all examples; the split that chose the epoch
 OVERALL, SELECT = "overall", "select"
 
 

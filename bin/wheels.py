@@ -11,7 +11,7 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-# : of the extra `dev`, what the tests marked gpu import
+#: of the extra `dev`, what the tests marked gpu import
 TOOLS = ("pytest", "pytest-xdist", "hypothesis", "httpx")
 
 

@@ -16,10 +16,10 @@ from core.executor import LOST, cluster, engine_of
 from core.files import InputError
 from core.tracking import ROOT
 
-# : What children of any kind inherit: they import from this checkout and its environment, and not
-# from the folder they run in.
-# : Python searches that folder first otherwise, so that a `random.py` beside somebody's texts would
-# run.
+#: What children of any kind inherit: they import from this checkout and its environment, and not
+#: from the folder they run in.
+#: Python searches that folder first otherwise, so that a `random.py` beside somebody's texts would
+#: run.
 SAFE_PATH = {"PYTHONSAFEPATH": "1", "PYTHONPATH": str(ROOT)}
 
 

@@ -58,8 +58,8 @@ from core.files import (
 LOG = logging.getLogger(__name__)
 ENGINES = ("processes", "ray")
 Counts = dict[str, Any]
-# : (what `begin` returned, the part's task, path) -> counts: writes the part to `path`, whole or
-# not at all
+#: (what `begin` returned, the part's task, path) -> counts: writes the part to `path`, whole or
+#: not at all
 Make = Callable[[Any, Any, Path], Counts]
 
 
@@ -268,7 +268,7 @@ def _here(jobs: Sequence[Job], begin: Callable[[], Any]) -> Iterator[tuple[str, 
 
 # Processes of this machine
 
-# : libraries, and what says how many threads they use
+#: libraries, and what says how many threads they use
 THREADS = {"torch": "set_num_threads", "faiss": "omp_set_num_threads"}
 _begun: Any = None  # set in each worker
 

@@ -11,8 +11,8 @@ ROOMS = ("core", "kg", "datamodules", "models", "experiments", "inference", "ben
 ENTRY = "__main__"  #: the logger of a file that `python -m` runs
 
 
-# : Loggers of libraries whose information says nothing to a user: banners, tips, the tables of a
-# new MLflow store.
+#: Loggers of libraries whose information says nothing to a user: banners, tips, the tables of a
+#: new MLflow store.
 LIBRARIES = (
     "pytorch_lightning",
     "lightning_fabric",

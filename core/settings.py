@@ -27,7 +27,7 @@ import docstring_parser
 from core.files import InputError
 
 FROM_MAKE = "@make"  #: the hidden word that says: the settings are those of make's command line
-# : make's own names, which no command accepts
+#: make's own names, which no command accepts
 MAKE = ("PYTHON", "ACCEL", "TORCH_INDEX", "EXTRAS", "PORT", "TESTS_AT_ONCE")
 
 #: The environment holds credentials, stores and launchers, never settings of a run.
@@ -208,8 +208,8 @@ def unknown(form: str, name: str, options: Mapping[str, Option], what: str) -> s
     return f"{what}: no setting {shown}; {nearest(shown, known)}Choose from: {', '.join(known)}"
 
 
-# : Parameters that are no options of the command line: those of recipes, and what checks the words
-# of other commands.
+#: Parameters that are no options of the command line: those of recipes, and what checks the words
+#: of other commands.
 NO_OPTIONS = ("options", "check_words")
 #: Names of before, refused with their present ones.
 RENAMED = {

@@ -14,8 +14,8 @@ from pathlib import Path
 from core.artifact import has_manifest
 
 ROOT = Path(__file__).resolve().parents[1]
-# : A server that does not answer is known in seconds; MLflow itself would ask for minutes. What is
-# in the environment wins.
+#: A server that does not answer is known in seconds; MLflow itself would ask for minutes. What is
+#: in the environment wins.
 for _name, _value in {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "5",

@@ -7,8 +7,8 @@ from core.files import InputError
 START, END = "START", "END"
 
 
-# : Characters on each side of a mention that are more than any model reads, and hold whole
-# abstracts.
+#: Characters on each side of a mention that are more than any model reads, and hold whole
+#: abstracts.
 WIDE = 4000
 
 

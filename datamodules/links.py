@@ -18,7 +18,7 @@ from core.files import InputError
 from datamodules.tokenizers import token_spans
 from kg.linking.matcher import DictionaryLinker
 
-# : what :meth:`datamodules.ordered.OrderedText.export` writes
+#: what :meth:`datamodules.ordered.OrderedText.export` writes
 FILES = ("entities.parquet", "names.parquet", "degree.npy")
 Linked = Callable[[list[str], list[list[tuple[int, int]]]], np.ndarray]
 

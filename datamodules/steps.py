@@ -62,8 +62,8 @@ class Exampled(Protocol):
         """The examples as one batch."""
 
 
-# : what the host has of a batch: the places of what is True in its masks, and numbers that sizes
-# depend on
+#: what the host has of a batch: the places of what is True in its masks, and numbers that sizes
+#: depend on
 Places = Mapping[str, Any]
 
 

@@ -16,7 +16,7 @@ from core.journal import run_id_in
 from experiments.tracking import Run, data_folders, data_hashes
 
 CARD = "README.md"
-# : of a data folder's manifest, what its users want to know
+#: of a data folder's manifest, what its users want to know
 TOLD = ("source", "version", "licence", "counts")
 
 

@@ -31,13 +31,13 @@ from core.tracking import commit, environment, runs_folder
 from datamodules.pretrained import HUB_NAME, PACKAGED, identity
 
 LOG = logging.getLogger(__name__)
-# : Settings that name a model: a folder, or a name of the hub, neither of which says which weights
-# are meant.
+#: Settings that name a model: a folder, or a name of the hub, neither of which says which weights
+#: are meant.
 MODELS = ("init_args.encoder", "init_args.tokenizer")
-# : Settings, by their whole path, that say where a run computes, what it is started by or where its
-# numbers come from, and not
-# : what is trained: they do not change a run's folder. What makes the data is in the hash as the
-# manifest of its folder.
+#: Settings, by their whole path, that say where a run computes, what it is started by or where its
+#: numbers come from, and not
+#: what is trained: they do not change a run's folder. What makes the data is in the hash as the
+#: manifest of its folder.
 MACHINE = frozenset(
     "config seed_everything checkpoint_every fresh result run_folder request paper finetune tasks"
     " epochs.paper made.seed data.init_args.num_workers data.init_args.seed".split()

@@ -73,7 +73,7 @@ def describe_in_words(record: Mapping[str, Any]) -> list[str]:
     return shown
 
 
-# : where a phrase stands, seen from what it is about
+#: where a phrase stands, seen from what it is about
 BEFORE, BEHIND, BOTH = "before", "behind", "both"
 #: {attribute: {where the phrase stands: phrases}}
 PHRASES: dict[str, dict[str, tuple[str, ...]]] = {
@@ -413,8 +413,8 @@ TERMINATORS = (
 )
 #: "Fever: denied." "Cough no": a word at the end of its sentence that denies what is before it.
 _LAST = re.compile(r"(?<!\w)(?:denies|denied|none|no|neg)\Z", re.IGNORECASE)
-# : "fever: no; cough: yes", "fever (-)", "fever-free": what denies the words before it, back to a
-# comma or semicolon.
+#: "fever: no; cough: yes", "fever (-)", "fever-free": what denies the words before it, back to a
+#: comma or semicolon.
 _LABEL = re.compile(
     r"(?:[:=-][ \t]*(?:no|none|denied|denies|neg|negative|absent)(?!\w)(?=["
     r" \t]*[;,.)\n])|\(-\)|-free(?!\w))",

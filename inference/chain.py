@@ -21,11 +21,11 @@ probabilities (what is missing to 1 is NIL's); a detector's own score is kept be
 
 from __future__ import annotations
 
+import gc
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from functools import cached_property
-from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from inference.linkers import Linker, Names
     from inference.reranker import Ranker
 
-# : mentions whose candidates are looked for together, so that their contexts take little memory
+#: mentions whose candidates are looked for together, so that their contexts take little memory
 AT_ONCE = 512
 DETECTORS = (DICTIONARY, "kebiolm")  #: names that detect, beside fine-tuned taggers
 
@@ -343,6 +343,9 @@ class Pipeline:
             _ = self._first
         else:
             self._homonyms.describe([])  # sorts the tables of descriptions
+        # What was built is old from now on; the collector would look at all of it amid the first
+        # texts otherwise.
+        gc.collect()
 
     def detect(self, passages: Sequence[Passage]) -> list[list[Detected]]:
         """The mentions of each text, in order, by all detectors."""
@@ -365,28 +368,33 @@ class Pipeline:
             types = [self.types.get(mentions[number].entity or "", "") for number in (own, other)]
             return types[0] != types[1] and mentions[own].entity is not None
 
-        spans = [(passage.normal_offset(m.start), passage.normal_offset(m.end)) for m in mentions]
+        if passage.is_as_written:
+            spans = [mention[:2] for mention in mentions]
+        else:
+            offset = passage.normal_offset
+            spans = [(offset(mention.start), offset(mention.end)) for mention in mentions]
         wider = widen(passage.text, spans, self._is_name, covers)
+        if wider == spans:
+            return mentions
         places = [
             (mention.start, mention.end) if place == span else passage.source_place(*place)
             for mention, span, place in zip(mentions, spans, wider, strict=True)
         ]
         result: list[Detected] = []
+        covered = 0  # the end of the phrase found last: names that it covers are left out
         for mention, (start, end) in zip(mentions, places, strict=True):
+            if end <= covered:
+                continue
             if (start, end) == (mention.start, mention.end):
                 result.append(mention)
                 continue
             while result and result[-1].start >= start:
-                result.pop()  # a name that the phrase covers
+                result.pop()
             result.append(
                 mention._replace(start=start, end=end, entity=None, others=(), matched="")
             )
-        ends = accumulate((mention.end for mention in result), max, initial=0)
-        return [
-            mention
-            for mention, end in zip(result, ends, strict=False)
-            if mention.end > end or mention.start >= end
-        ]
+            covered = end
+        return result
 
     def link(self, texts: str | Iterable[str]) -> list[list[Linked]]:
         """The mentions of each text, in order, with what they mean; `texts`: one, or any iterable
@@ -445,38 +453,28 @@ class Pipeline:
         return [m._replace(**own._asdict()) for m, own in zip(mentions, found, strict=True)]
 
     def _linked(self, text: str, asked: Asked, ranking: Sequence[Option]) -> Linked:
-        options, (start, end, kind, score, *_) = tuple(ranking), asked.found
-        best = (
-            options[0] if options and (self.nil is None or options[0].score >= self.nil) else None
-        )
-        linked = Linked(
+        options, (start, end, kind, detector_score, *_) = tuple(ranking), asked.found
+        entity = name = score = None
+        matched = ""
+        if options and (self.nil is None or options[0].score >= self.nil):
+            entity, name, score, _, matched = options[0]
+            kind = kind or self.types.get(entity)
+            # names compare the mention itself; a model is given what was detected
+            if self.steps.candidates != "names":
+                matched = matched or asked.found.matched
+        return Linked(
             start,
             end,
             text[start:end],
-            None,
-            None,
+            entity,
+            name,
             kind,
-            None,
+            score,
             options,
             asked.long_form,
-            score,
+            detector_score,
             asked.part,
-        )
-        if best is None:
-            return linked
-        own_type = kind or self.types.get(best.entity)
-        # names compare the mention itself; a model is given what was detected
-        matched = (
-            best.matched
-            if self.steps.candidates == "names"
-            else best.matched or asked.found.matched
-        )
-        return linked._replace(
-            entity=best.entity,
-            name=best.name,
-            type=own_type,
-            score=best.score,
-            matched=matched or None,
+            matched or None,
         )
 
     def _ranked(self, passages: Sequence[Passage], asked: Sequence[Asked]) -> list[list[Option]]:

@@ -24,8 +24,8 @@ from inference.options import POOLINGS, LinkerOptions, Work, checked_device
 from kg.search.index import EXACT, Index, backends_in, checked_backend, extend, write
 
 MAX_LENGTH = 25  #: tokens of a name, as SapBERT cuts them
-# : names that are encoded together: a dictionary of more is encoded in parts, which a later run
-# does not make again
+#: names that are encoded together: a dictionary of more is encoded in parts, which a later run
+#: does not make again
 PART = 65_536
 
 

@@ -76,7 +76,7 @@ class Names:
         self.strings = sorted(owners)
         triples = dictionary.triples
         self.concepts: dict[str, list[str]] = {}  #: {name: its concepts, in order}
-        # : {name that several concepts have: the place of its kind for each}
+        #: {name that several concepts have: the place of its kind for each}
         self.kinds: dict[str, list[int]] = {}
         for name in self.strings:
             places = owners[name]

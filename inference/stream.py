@@ -70,9 +70,9 @@ if TYPE_CHECKING:
 InputFormat = Literal["jsonl", "text", "pubtator", "pubmed", "bioc", "biocjson", "xml"]
 OutputFormat = Literal["jsonl", "pubtator", "bioc", "biocjson"]
 FORMATS = ("jsonl", "pubtator", "bioc", "biocjson")
-# : of outputs, whose names may also end in .gz, .bz2 or .xz
+#: of outputs, whose names may also end in .gz, .bz2 or .xz
 ENDINGS = (".jsonl", ".ndjson", ".json", ".pubtator", ".xml")
-# : bytes of a part of small inputs; parts, about, of large ones
+#: bytes of a part of small inputs; parts, about, of large ones
 SMALLEST, MOST_PARTS = 256 << 10, 1000
 T = TypeVar("T")
 
@@ -107,8 +107,8 @@ def format_of(output: str | Path, format: str | None) -> str:
     return format
 
 
-# : no text of PubTator: what parts its lines and columns, for other programs too; each becomes a
-# blank, so that offsets hold
+#: no text of PubTator: what parts its lines and columns, for other programs too; each becomes a
+#: blank, so that offsets hold
 _SEPARATORS = dict.fromkeys(map(ord, "\0\t\n\v\f\r\x1c\x1d\x1e\x85\u2028\u2029|\ufeff"), " ")
 
 

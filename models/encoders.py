@@ -37,8 +37,8 @@ from datamodules.steps import Places
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
-# : key of config.json in encoder/ of a fine-tuned model's export: the BERT's weights are in the
-# export's model.safetensors
+#: key of config.json in encoder/ of a fine-tuned model's export: the BERT's weights are in the
+#: export's model.safetensors
 IN_FINE_TUNED = "kepl_in_fine_tuned"
 
 

@@ -335,7 +335,7 @@ class Finetuning(PaperModule):
         super().__init__(lr, weight_decay, warmup_steps)
         self.source, self.load, self.make_head, self.head_factor = encoder, load, head, head_factor
         self.encoder: nn.Module | None = None
-        # : epoch and result of the best validation of this process
+        #: epoch and result of the best validation of this process
         self.selected: tuple[int, dict[str, Any]] | None = None
 
     def configure_model(self) -> None:

@@ -20,8 +20,8 @@ from models.metrics import reciprocal_ranks
 from models.sums import Sums, prefixed, ratio
 
 TERMS = ("mlm", "sop", "entity")
-# : Of the entity that is meant among its candidates: is it the best one, 1 / its rank, and 1 / its
-# rank by frequency in the text
+#: Of the entity that is meant among its candidates: is it the best one, 1 / its rank, and 1 / its
+#: rank by frequency in the text
 RANKED = ("accuracy", "mrr", "mrr_frequency")
 
 

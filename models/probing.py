@@ -30,10 +30,10 @@ from core.files import InputError
 from datamodules.pretrained import load
 from models.encoders import states_at
 
-# : what the head of a masked LM is called: BERT, RoBERTa, ALBERT
+#: what the head of a masked LM is called: BERT, RoBERTa, ALBERT
 HEADS = ("cls", "lm_head", "predictions")
 LAYERED = ("bert", "roberta", "xlm-roberta", "camembert")  #: kinds whose layers are BERT's
-# : kinds whose positions begin at the padding token's number + 1
+#: kinds whose positions begin at the padding token's number + 1
 OFFSET = ("roberta", "xlm-roberta", "camembert")
 # states, and words, that a processor's logits are made of at a time: they stay near it
 ROWS, COLUMNS = 512, 4096

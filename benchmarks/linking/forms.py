@@ -32,7 +32,7 @@ from kg.linking.normal import LEVELS
 
 TEXTS, DOCUMENTS = 8000, 400
 AT_ONCE = 256
-# : without related, broad and narrow names
+#: without related, broad and narrow names
 CLOSE = ("preferred", "exact", "layperson", "plural", "uk_spelling", "abbreviation")
 _WORD = re.compile(r"[A-Za-z0-9]+")
 Gold = dict[tuple[int, int], frozenset[str]]  # place -> the entities that are right

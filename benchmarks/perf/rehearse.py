@@ -53,7 +53,7 @@ HARDWARE = {
     "8 x A100": (8, 312e12),
     "8 x H100 SXM": (8, 989e12),
 }
-# : share of a GPU's peak that training is assumed to reach, until it was rehearsed on one
+#: share of a GPU's peak that training is assumed to reach, until it was rehearsed on one
 ASSUMED = 0.4
 
 

@@ -40,7 +40,7 @@ from datamodules.corpus import is_held_out
 
 LOG = logging.getLogger(__name__)
 SYLLABLES = [c + v for c in "bdfgklmnprstvz" for v in ("a", "e", "i", "o", "u", "ia", "or")]
-# : different words of running text; a tokenizer holds the first ones whole and cuts the others
+#: different words of running text; a tokenizer holds the first ones whole and cuts the others
 WORDS = 60_000
 #: ways to write a concept's name of the words {a} and {b}; the first is the preferred one
 FORMS = (
@@ -54,8 +54,8 @@ FORMS = (
 )
 SMALL = "the of with and in is to a by was were as are defined described".split()
 SOURCES = ("MSH", "NCI", "SNOMEDCT_US", "MTH", "RXNORM", "OMIM", "GO", "HGNC", "MEDCIN", "LNC")
-# : {rank by frequency: label} of relations that are not just numbered; one and its inverse, from an
-# even rank on
+#: {rank by frequency: label} of relations that are not just numbered; one and its inverse, from an
+#: even rank on
 RELATIONS = {
     0: "isa",
     1: "inverse_isa",

@@ -32,7 +32,7 @@ from experiments.names import default_stem
 from models.metrics import one_sample
 
 LOG = logging.getLogger(__name__)
-# : every evaluation of a linker measures them beside it: one result is enough
+#: every evaluation of a linker measures them beside it: one result is enough
 BASELINES = ("exact", "tfidf")
 Table = Mapping[str, Any]
 

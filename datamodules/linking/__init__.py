@@ -148,7 +148,7 @@ class Dictionary:
         return replace(self, ids=ids, names=names, kinds=kinds)
 
 
-# : {document: the places of its mentions without a concept}
+#: {document: the places of its mentions without a concept}
 Spans = dict[str, list[tuple[int, int]]]
 
 

@@ -14,7 +14,7 @@ from kg.graph import KnowledgeGraph
 from kg.search.names import TfIdf
 
 WORD = re.compile(r"\w+")
-# : kinds of names that a concept of another graph may be known by
+#: kinds of names that a concept of another graph may be known by
 SAME = ("preferred", "exact", "synonym")
 
 

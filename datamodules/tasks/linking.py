@@ -34,8 +34,8 @@ from datamodules.linking import readers as read
 from kg.graph import fingerprint
 
 LOG = logging.getLogger(__name__)
-# : Raise when a reader makes other mentions or names out of the same files: task folders are then
-# built again.
+#: Raise when a reader makes other mentions or names out of the same files: task folders are then
+#: built again.
 READERS = 4
 
 
@@ -352,8 +352,8 @@ TASKS = (
 )
 
 
-# : End-to-end tasks (benchmarks.linking.ends): text in, entities out, against the mentions of a
-# linking task
+#: End-to-end tasks (benchmarks.linking.ends): text in, entities out, against the mentions of a
+#: linking task
 END_TO_END = {
     "NCBI-E2E": "NCBI-EL:medic",
     "BC5CDR-disease-E2E": "BC5CDR-disease-EL:medic",

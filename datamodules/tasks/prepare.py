@@ -18,8 +18,8 @@ from datamodules.tasks import SPLITS, TASK, chinese, english, load_task, save_ta
 from datamodules.tasks.definition import Definition, Splits, derivation_settings
 
 LOG = logging.getLogger(__name__)
-# : Raise when a reader makes other examples out of the same files: task folders are then built
-# again.
+#: Raise when a reader makes other examples out of the same files: task folders are then built
+#: again.
 READERS = 1
 
 

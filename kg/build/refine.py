@@ -60,8 +60,8 @@ from core.outputs import check_no_input
 from kg.graph import GRAPH, KnowledgeGraph, fingerprint, table
 from kg.linking.normal import comparable
 
-# : Relations of CMeKG whose two sides mean the same. 中文学名 (the plant of a part) and 中医病名 (one of  # noqa: E501
-# several) do not.
+#: Relations of CMeKG whose two sides mean the same. 中文学名 (the plant of a part) and 中医病名 (one of  # noqa: E501
+#: several) do not.
 EQUIVALENT = ("别称", "又称", "同义词", "别名", "其他名称", "中文名", "商品名", "通用名")
 #: Relations of CMeKG that lead to places, groups of people and properties.
 WITHOUT = tuple(

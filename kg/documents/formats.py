@@ -237,7 +237,7 @@ def pubtator_documents(
         yield Document(name, text, tuple(Mention(a.start, a.end, a.entity) for a in named), where)
 
 
-# : elements that may hold what is not used
+#: elements that may hold what is not used
 COUNTED = frozenset(("AbstractText", "OtherAbstract", "PMID"))
 
 

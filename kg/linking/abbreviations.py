@@ -37,7 +37,7 @@ class Definition(NamedTuple):
     long: Span
 
 
-_PARENTHESES = re.compile(r"\(([^()]{2,200})\)")
+_PARENTHESES = re.compile(r"\((?=[^()]*[^\W\d_])([^()]{2,200})\)")  # "(73 %)" defines nothing
 # The paper works sentence by sentence. "St." or "i.e." must not end one, hence the three letters
 # before the mark. The end
 # of a line ends a sentence where a blank line or an item of a list follows; elsewhere the text may
@@ -91,12 +91,20 @@ def _long_form_start(short: str, long: str) -> int | None:
 def _initials_start(short: str, long: str) -> int | None:
     """D4: where the words begin whose initials are the short form's letters; None where they are
     not."""
-    words = [match.start() for match in re.finditer(r"(?<!\S)\w", long)]
-    if not short.isalpha() or len(words) < len(short):
+    if not short.isalpha():
         return None
-    starts = words[-len(short) :]
-    initials = "".join(long[start] for start in starts)
-    return starts[0] if initials.lower() == short.lower() else None
+    # from the right, since few words are looked at
+    start, count = len(long), 0
+    for word in reversed(long.split()):
+        start = long.rindex(word, 0, start)
+        if not (word[0].isalnum() or word[0] == "_"):
+            continue
+        count += 1
+        if word[0].lower() != short[-count].lower():
+            return None
+        if count == len(short):
+            return start
+    return None
 
 
 def _long_form(short: str, long: str) -> int | None:

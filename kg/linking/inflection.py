@@ -14,6 +14,8 @@ three letters and fewer are their own. Two words with one stem are compared by
 
 from __future__ import annotations
 
+from functools import cache
+
 SHORTEST = 3  #: letters of a word that has a plural
 LONGEST_SHORT_FORM = 6  #: letters in capitals that may be a short form; longer words are headings
 
@@ -38,8 +40,8 @@ IRREGULAR = {
     "viscera": "viscus",
     "women": "woman",
 }
-# : Words that look like plurals: adjectives of species ("Haemophilus influenzae") and words of
-# their own.
+#: Words that look like plurals: adjectives of species ("Haemophilus influenzae") and words of
+#: their own.
 NO_PLURALS = frozenset(
     (
         "diphtheriae",
@@ -103,21 +105,42 @@ SINGULARS = (
 )
 
 
+#: last letters of the endings; other words are their own stems
+_LAST_LETTERS = frozenset(ending[-1] for ending, *_ in (*PLURALS, *SINGULARS))
+
+
 def stem(word: str) -> str:
     """What a lower-case word shares with its plural, or with its singular."""
-    if not word.isalpha() or not word.isascii() or word in NO_PLURALS:
+    if word[-1:] not in _LAST_LETTERS or not word.isalpha() or not word.isascii():
+        return IRREGULAR.get(word, word)
+    if word in NO_PLURALS:
         return word
     word = IRREGULAR.get(word, word)
     if len(word) <= SHORTEST:
         return word
-    return _replace_ending(_replace_ending(word, PLURALS), SINGULARS)
+    word = _replace_ending(word, _plurals_of(word[-2:]))
+    return _replace_ending(word, _singulars_of(word[-2:]))
 
 
-def _replace_ending(word: str, rules: tuple[tuple[str, int, str], ...]) -> str:
+_Rules = tuple[tuple[str, int, str], ...]
+
+
+def _replace_ending(word: str, rules: _Rules) -> str:
     for ending, least, new in rules:
         if len(word) >= least and word.endswith(ending):
             return word[: len(word) - len(ending)] + new
     return word
+
+
+# Most words end in letters for which there is no rule, or one: each new word of a text comes here.
+@cache
+def _plurals_of(last_two: str) -> _Rules:
+    return tuple(rule for rule in PLURALS if last_two.endswith(rule[0][-2:]))
+
+
+@cache
+def _singulars_of(last_two: str) -> _Rules:
+    return tuple(rule for rule in SINGULARS if last_two.endswith(rule[0][-2:]))
 
 
 def is_inflected(name: str, text: str, bare_name: str, bare_text: str) -> bool:

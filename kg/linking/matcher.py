@@ -1,5 +1,4 @@
-"""Dictionary linking: every name of a graph, found in running text, longest first, by one prefix
-tree over words.
+"""Dictionary linking: the names of a graph in running text, longest first.
 
 Which names match
     Names and texts are compared word by word (kg.linking.tokens), so matches begin and end on word
@@ -10,10 +9,10 @@ Which names match
     symbols). All other names match in any case. In a sentence in capitals such a name of letters
     alone, with a vowel, is an ordinary word ("WAS", "REST") and does not match.
     Never matched: names without a letter, of one character, or of more than 1,000 words; and
-        function words
-    (FUNCTION_WORDS) unless the name is written in capitals ("ALL", "WAS"), which then has to match
-    exactly. `kinds` names the kinds of names that are used (kg.graph.KINDS); without it all are,
-    but related and broad names of one ordinary word ("test", "death"), which say little.
+    function words (FUNCTION_WORDS) unless the name is written in capitals ("ALL", "WAS"), which
+    then has to match exactly. `kinds` names the kinds of names that are used (kg.graph.KINDS);
+    without it all are, but related and broad names of one ordinary word ("test", "death"), which
+    say little.
 Which matches are kept
     The leftmost one first, the longest at its place; then on from its end. A longer name that its
     case, or its form, rules out leaves the place to a shorter one, as does one over the end of a
@@ -35,7 +34,7 @@ import contextlib
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import accumulate, pairwise, repeat
+from itertools import accumulate, islice, pairwise, repeat
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -472,24 +471,16 @@ class DictionaryLinker:
         differs = np.concatenate([[0], np.cumsum(signed[kept] < 0)])
         clean = (found.value >= 0) & (last - first == found.last - found.first)
         clean &= differs[found.last + 1] == differs[found.first]
-        bounds = np.searchsorted(first, begins).tolist()
+        bounds = np.searchsorted(first, begins)
         plain = np.where(clean, found.value, _NONE)  # the entity of a plain name, written as it is
-        rows = list(
-            zip(first.tolist(), last.tolist(), found.value.tolist(), plain.tolist(), strict=True)
-        )
-        find_starts(
-            [
-                one
-                for one, (low, high) in zip(passages, pairwise(bounds), strict=False)
-                if low < high
-            ]
-        )
-        result = []
-        for passage, begin, (low, high) in zip(passages, begins, pairwise(bounds), strict=False):
-            result.append(
-                self._leftmost(passage, begin, rows[low:high], kept, classes) if low < high else []
-            )
-        return result
+        # no list of it: a tuple for each would take as long as all that follows
+        rows = zip(first.tolist(), last.tolist(), found.value.tolist(), plain.tolist(), strict=True)
+        counts = np.diff(bounds).tolist()
+        find_starts([passage for passage, own in zip(passages, counts, strict=True) if own])
+        return [
+            self._leftmost(passage, begin, islice(rows, own), kept, classes) if own else []
+            for passage, begin, own in zip(passages, begins, counts, strict=False)
+        ]
 
     def _count_classes(self, signed: np.ndarray, every: list[str]) -> tuple[np.ndarray, np.ndarray]:
         """(places of the words that count, the classes of these)."""
@@ -505,21 +496,25 @@ class DictionaryLinker:
         self,
         passage: Passage,
         begin: int,
-        rows: list[tuple[int, int, int, int]],
+        rows: Iterable[tuple[int, int, int, int]],
         kept: np.ndarray,
         classes: np.ndarray,
     ) -> list[_Match]:
         """The matches of a passage whose words are those from `begin` on; rows: (first, last,
         value, plain entity)."""
         text, starts, tokens, known = passage.text, passage.starts, passage.words, self._meant
-        has_lines = "\n" in text
         matches, free = list[_Match](), begin
+        # words that are the first of a line, in order, and one behind all
+        line_starts = [*_first_words_of_lines(text, starts), len(tokens)]
+        line = 0
         meant: _Meant | None
         for first, last, value, plain in rows:
             if first < free:
                 continue
             end = last - begin
-            if has_lines and self._is_cut(passage, first - begin, end):
+            while line_starts[line] <= first - begin:
+                line += 1
+            if line_starts[line] <= end and self._is_cut(passage, first - begin, end):
                 last, meant = self._shorter(passage, begin, first, last, kept, classes)
                 if meant is None:
                     continue
@@ -603,6 +598,14 @@ def _flags(column: pa.ChunkedArray, is_meant: Callable[[str], bool]) -> np.ndarr
     return np.array(flags, bool)[numbers(encoded.indices)]
 
 
+def _first_words_of_lines(text: str, starts: Sequence[int]) -> Iterator[int]:
+    """The first word behind each line break of a text whose words begin at `starts`."""
+    place = text.find("\n")
+    while place >= 0:
+        yield bisect_left(starts, place)
+        place = text.find("\n", place + 1)
+
+
 def _has_capitals(name: str) -> bool:
     """Whether a word of a name has a capital letter behind its first: plurals of such words are not
     compared."""
@@ -671,7 +674,7 @@ def _places_of(passage: Passage, forms: Sequence[str]) -> Iterator[tuple[str, in
     for form in forms:
         pieces = [form.lower()] if form.isascii() and form.isalnum() else words(form)
         pieces_of.setdefault(pieces[0], []).append((form, pieces))
-        if len(pieces) == 1:  # "MIs" of several MI
+        if len(pieces) == 1 and f"{form}s" in passage.text:  # "MIs" of several MI
             pieces_of.setdefault(f"{pieces[0]}s", []).append((f"{form}s", [f"{pieces[0]}s"]))
     if len(pieces_of) > MANY_FORMS:
         begins: Iterable[int] = range(len(tokens))

@@ -258,15 +258,18 @@ def compare_words(
         return None
     accents = plural = False
     for one, other in zip(kept_name, kept_text, strict=True):
-        one_bare, other_bare = without_accents(folded(one)), without_accents(folded(other))
-        if folded(one) == folded(other):
+        one_lower, other_lower = folded(one), folded(other)
+        if one_lower == other_lower:
             continue
+        one_bare, other_bare = without_accents(one_lower), without_accents(other_lower)
         if one_bare == other_bare:
             accents = True
         elif level == "inflected" and english and is_inflected(one, other, one_bare, other_bare):
             plural = True
         else:
             return None
+    if len(kept_name) == len(name) and len(kept_text) == len(text):
+        return Difference(plural, False, accents)
     name_marks, text_marks = _marks(lower_name), _marks(lower_text)
     punctuation = name_marks != text_marks
     if punctuation and any(map(_IDEOGRAPH.match, kept_text)):

@@ -109,6 +109,11 @@ class Passage:
         """The place in the source of the characters [start, end)."""
         return (start, end) if self._normal is None else self._normal.place(start, end)
 
+    @property
+    def is_as_written(self) -> bool:
+        """Whether every character of the normal form is at its place in the source."""
+        return self._normal is None or self._normal.starts is None
+
     def normal_offset(self, offset: int) -> int:
         """The place in the normal form of a place in the source."""
         if self._normal is None or self._normal.starts is None:

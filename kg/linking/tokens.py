@@ -38,14 +38,7 @@ def folded(text: str) -> str:
 
 def words(text: str) -> list[str]:
     """Lower-cased words of `text`; each as long as its part of the text."""
-    lower = folded(text)
-    if not lower.isascii():
-        return _WORD.findall(lower)
-    # The same words three times as fast as by the pattern; most names and abstracts are pure ASCII.
-    marks = lower.encode("ascii").translate(None, _NO_MARKS)
-    for mark in {*marks.decode("ascii")}:
-        lower = lower.replace(mark, f" {mark} ")
-    return lower.split()
+    return cased_words(folded(text))
 
 
 def word_starts(text: str) -> list[int]:
@@ -77,7 +70,13 @@ def _ascii_starts(text: str) -> np.ndarray:
 
 def cased_words(text: str) -> list[str]:
     """The same words in their own case."""
-    return _WORD.findall(text)
+    if not text.isascii():
+        return _WORD.findall(text)
+    # The same words three times as fast as by the pattern; most names and abstracts are pure ASCII.
+    marks = text.encode("ascii").translate(None, _NO_MARKS)
+    for mark in {*marks.decode("ascii")}:
+        text = text.replace(mark, f" {mark} ")
+    return text.split()
 
 
 def spaced(text: str) -> str:

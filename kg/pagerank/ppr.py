@@ -14,8 +14,8 @@ from kg.pagerank.scores import ALPHA
 
 DENSE = 16_000  #: rows of the dense matrix, 2 GB
 DENSE_SHARE = (
-    # : an entity with more neighbours than this share of all that are left is cheaper in the dense
-    # matrix
+    #: an entity with more neighbours than this share of all that are left is cheaper in the dense
+    #: matrix
     0.01
 )
 ENTRIES = 50_000_000  #: of the matrix that is left; elimination ends where there are more, 600 MB

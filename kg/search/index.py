@@ -53,7 +53,7 @@ INDEX = Artifact(
 )
 VECTORS = "vectors.npy"
 BLOCK = 65_536  #: rows that are read, compared or written at a time
-# : `auto`: rows that are searched exactly; numbers of vectors whose 8-bit codes are kept
+#: `auto`: rows that are searched exactly; numbers of vectors whose 8-bit codes are kept
 LEAST, LARGEST = 200_000, 16 << 30
 REFINE = 4  #: candidates by codes for each row that is returned
 DIMENSIONS = 8  #: numbers of a vector that one byte of a product code encodes

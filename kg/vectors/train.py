@@ -62,7 +62,7 @@ from kg.vectors.embeddings import TABLE, EmbeddingTable
 LOG = logging.getLogger(__name__)
 MODELS = ("TransE", "TransR")
 LOSSES = ("margin", "self-adversarial")
-# : numbers that link prediction holds at once: 1 GB, of which PyKEEN makes some copies
+#: numbers that link prediction holds at once: 1 GB, of which PyKEEN makes some copies
 SCORES = 1 << 28
 METRICS = {
     "mrr": "both.realistic.inverse_harmonic_mean_rank",

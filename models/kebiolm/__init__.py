@@ -62,8 +62,8 @@ from models.probing import MaskedLM
 from models.sums import Sums, prefixed, ratio
 
 TERMS = ("mlm", "ed", "el")
-# : mentions by how often the training text mentions their entity: all of them, never, once, 2 to 5
-# times, more often
+#: mentions by how often the training text mentions their entity: all of them, never, once, 2 to 5
+#: times, more often
 GROUPS = {
     "": (0, math.inf),
     "_unseen": (0, 0),
@@ -71,8 +71,8 @@ GROUPS = {
     "_rare": (2, 5),
     "_frequent": (6, math.inf),
 }
-# : what is measured of linking: the nearest entity is the gold one; 1 / its rank among all, and of
-# unseen ones among unseen ones
+#: what is measured of linking: the nearest entity is the gold one; 1 / its rank among all, and of
+#: unseen ones among unseen ones
 LINKED = tuple(
     f"{what}{masked}"
     for what in (

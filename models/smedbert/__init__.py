@@ -61,8 +61,8 @@ from models.smedbert.encoder import SMedBERTEncoder
 from models.sums import Sums, prefixed, ratio
 
 TERMS = ("mlm", "sop", "mnem", "mmem")
-# : Of the gold neighbour among entities of its type drawn by Q, and drawn evenly: mean reciprocal
-# rank by the model and by how
+#: Of the gold neighbour among entities of its type drawn by Q, and drawn evenly: mean reciprocal
+#: rank by the model and by how
 #: often the training text mentions each, and how many they are.
 RANKS = ("mrr", "mrr_frequency", "candidates", "mrr_even", "mrr_even_frequency", "candidates_even")
 

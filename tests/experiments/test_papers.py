@@ -136,8 +136,8 @@ OTHERS: dict[str, dict[str, Any]] = {
     },
 }
 
-# : KeBioLM, Section 4.3: 60 epochs, batches of 16, 10 % warm-up; NER 512 tokens, ChemProt and DDI
-# 256, GAD 128
+#: KeBioLM, Section 4.3: 60 epochs, batches of 16, 10 % warm-up; NER 512 tokens, ChemProt and DDI
+#: 256, GAD 128
 BLURB = {
     "BC2GM": 512,
     "BC5-chem": 512,

@@ -93,8 +93,8 @@ def chemprot(
     ]
 
 
-# : sentence, entities (charOffset, text), pairs (entity, entity, type or "false" or "" for true
-# without a type)
+#: sentence, entities (charOffset, text), pairs (entity, entity, type or "false" or "" for true
+#: without a type)
 DRUGS = [
     ("Foozin raises barol.", [("0-5", "Foozin"), ("14-18", "barol")], [(0, 1, "mechanism")]),
     (

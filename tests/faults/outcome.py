@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 STORE = "mlflow.db"
-# : no results: what MLflow's store is filled from, locks, logs, checkpoints (of which a resumed run
-# keeps others), and the store
+#: no results: what MLflow's store is filled from, locks, logs, checkpoints (of which a resumed run
+#: keeps others), and the store
 #: itself, whose metrics are read instead
 BY_PRODUCTS = (
     ".lock",

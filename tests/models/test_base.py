@@ -15,8 +15,8 @@ from models.base import PaperModule, warmup_linear
 
 TERMS = ("one", "two", "three")
 WEIGHTS = (1.0, 2.0, 0.25)
-# : (12, 3) of each of twelve sequences: how many things of each kind a term counts; the last kind
-# is not there at all.
+#: (12, 3) of each of twelve sequences: how many things of each kind a term counts; the last kind
+#: is not there at all.
 COUNTS = torch.tensor([[1.0, 0, 0], [2, 1, 0], [3, 0, 0], [1, 4, 0], [5, 2, 0], [2, 1, 0]]).repeat(
     2, 1
 )

@@ -154,8 +154,8 @@ def test_d9_rate_ends_at_1e_7(fake_genbioel: Folders) -> None:
         made["lr_scheduler"]["scheduler"].step()
 
 
-# : loss of the first three steps on the fake data at lr 3e-3; change them only with a change that
-# is meant to move them
+#: loss of the first three steps on the fake data at lr 3e-3; change them only with a change that
+#: is meant to move them
 GOLDEN = {"linking": [6.0714, 5.9308, 5.9406], "denoising": [6.0649, 5.9682, 5.8956]}
 
 

@@ -51,10 +51,10 @@ from models.metrics import bootstrap_interval, compared
 
 Values = Sequence[float] | np.ndarray
 NAMES = ("original", "synonym", "random")
-# : For which sentences figure2 has means: a synonym that is longer or shorter than the name moves
-# what follows it to
-# : other positions, which the random name never does; one that shares characters may owe its
-# likeness to them.
+#: For which sentences figure2 has means: a synonym that is longer or shorter than the name moves
+#: what follows it to
+#: other positions, which the random name never does; one that shares characters may owe its
+#: likeness to them.
 PARTS: dict[str, Callable[[Swap], bool]] = {
     "all": lambda s: True,
     "synonyms as long as the name": lambda s: len(s.synonym) == len(s.original),

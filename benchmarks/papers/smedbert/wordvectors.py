@@ -28,10 +28,10 @@ from kg.linking import linked_documents
 from kg.linking.tokens import words as characters
 
 UNITS = ("char", "word")
-# : width, context on either side, occurrences below which a word has no vector
+#: width, context on either side, occurrences below which a word has no vector
 SIZE, WINDOW, LEAST = 100, 5, 5
 NEGATIVES, PASSES = 5, 5  #: of SGNS, the tool's defaults
-# : of GloVe; the paper's, and its 50 passes cut to what a CPU allows
+#: of GloVe; the paper's, and its 50 passes cut to what a CPU allows
 X_MAX, ALPHA, RATE, EPOCHS = 100.0, 0.75, 0.05, 15
 
 

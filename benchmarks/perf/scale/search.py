@@ -33,7 +33,7 @@ from benchmarks.perf.speed._memory import resident
 from kg.search.index import BLOCK, EXACT, RECALL, Index, extend, write
 
 BACKENDS = ("torch", "flat", "ivf-sq8", "ivf-pq", "hnsw")
-# : rows of a cluster, the numbers that distinguish them, and how far they are apart
+#: rows of a cluster, the numbers that distinguish them, and how far they are apart
 CLUSTER, DIRECTIONS, SPREAD = 1000, 32, 0.5
 SECONDS = 1.0  #: that queries are repeated for
 SYNTHETIC: dict[str, Any] = {"names": "synthetic"}

@@ -49,8 +49,8 @@ PHRASE = "短语"  #: the type of a phrase that is no name of the graph
 SEGMENTS = pa.schema(
     [("name", pa.string()), ("pieces", pa.list_(pa.string())), ("how", pa.string())]
 )
-# : For the vocabulary; a trial showed everyday expressions of several words below it ("较好的效果"),  # noqa: E501
-# rarely above.
+#: For the vocabulary; a trial showed everyday expressions of several words below it ("较好的效果"),
+#: rarely above.
 QUALITY = 0.9
 
 

@@ -37,8 +37,8 @@ from kg.graph import SCHEMAS, KnowledgeGraph
 
 ROOT = "HP:0000001"
 PHENOTYPE = "HP:0000118"
-# : hpoa's aspect column,
-# https://obophenotype.github.io/human-phenotype-ontology/annotations/phenotype_hpoa/
+#: hpoa's aspect column,
+#: https://obophenotype.github.io/human-phenotype-ontology/annotations/phenotype_hpoa/
 ASPECTS = {
     "P": "has_phenotype",
     "I": "has_inheritance",

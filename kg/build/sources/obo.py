@@ -35,8 +35,8 @@ from core.files import InputError, lines, parse_json, read_text, unpacked_name
 from kg.graph import KnowledgeGraph, table
 
 SCOPES = {"EXACT": "exact", "NARROW": "narrow", "BROAD": "broad", "RELATED": "related"}
-# : Synonym types that say more than the scope does. HPO's own names, and the OBO Metadata
-# Ontology's numbers for them.
+#: Synonym types that say more than the scope does. HPO's own names, and the OBO Metadata
+#: Ontology's numbers for them.
 TYPES = {
     "layperson": "layperson",
     "abbreviation": "abbreviation",

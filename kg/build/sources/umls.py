@@ -65,9 +65,9 @@ PATTERNS = {
     "TUI": r"T\d{3}",
     "SUI": r"S\d{7,8}",
 }
-# : Term types,
-# https://www.nlm.nih.gov/research/umls/knowledge_sources/metathesaurus/release/abbreviations.html
-# (TTY).
+#: Term types,
+#: https://www.nlm.nih.gov/research/umls/knowledge_sources/metathesaurus/release/abbreviations.html
+#: (TTY).
 ABBREVIATIONS = ("AA", "AB", "ABX", "ACR", "QAB", "RAB", "SSN", "VAB")
 OBSOLETE = (
     "IS",
