@@ -83,7 +83,6 @@ POSITIONS = {
     "data": ("task",),
     "demo": ("what",),
     "sweep": ("config",),
-    "seal": ("folder",),
     "sync": ("folder",),
     "publish": ("runs",),
 }
@@ -113,8 +112,6 @@ NAMES = (
     "dashboard",
     "publish",
     "results",
-    "migrate",
-    "seal",
     "sync",
 )
 
@@ -223,11 +220,11 @@ def _check_names(verb: str, given: Mapping[str, Any]) -> None:
     imported."""
     if verb in ("finetune", "rerank", "evaluate", "cases") and "task" in given:
         from datamodules.tasks.linking import END_TO_END, linking_task, linking_tasks
-        from datamodules.tasks.prepare import task as check
+        from datamodules.tasks.prepare import find_task
 
         linker = verb != "finetune" or given["task"] in linking_tasks()
         if verb != "evaluate" or given["task"] not in END_TO_END:
-            (linking_task if linker else check)(given["task"])
+            (linking_task if linker else find_task)(given["task"])
     model = given.get("model")
     if (
         verb in ("finetune", "rerank", "evaluate", "synonyms", "probe", "embed")

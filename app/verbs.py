@@ -88,7 +88,7 @@ def pretrain(
       kepl pretrain kebiolm --profile paper --rehearse 2 --scale 0.001
     """
     if rehearse is not None or scale is not None:
-        from benchmarks.perf.rehearse import rehearse as run_rehearsal
+        from benchmarks.perf.rehearse import run_rehearsal
 
         print(
             run_rehearsal(
@@ -96,9 +96,9 @@ def pretrain(
             )
         )
         return
-    from experiments.pretrain import pretrain as run
+    from experiments.pretrain import pretrain
 
-    print(run(paper, profile, inputs, machine, seed, fresh, variants, args, plan))
+    print(pretrain(paper, profile, inputs, machine, seed, fresh, variants, args, plan))
 
 
 def finetune(
@@ -906,9 +906,9 @@ def compare(
         samples: Folder of the samples of synonym retrieval. Default: those of the newest score.
         split: Split of a linking task. Default: that of the newest score.
     """
-    from benchmarks.compare import compare as run
+    from benchmarks.compare import compare
 
-    print(run(task, profile, base, samples, split))
+    print(compare(task, profile, base, samples, split))
 
 
 def table(
@@ -1109,10 +1109,9 @@ def counts(task: Sequence[str] = (), *, files: Files) -> None:
     """
     from benchmarks.counts import count_rows, counts_table
     from datamodules.sources import fetched, place
-    from datamodules.tasks.prepare import task as task_of
-    from datamodules.tasks.prepare import tasks as all_tasks
+    from datamodules.tasks.prepare import all_tasks, find_task
 
-    chosen = [task_of(name) for name in task] or list(all_tasks().values())
+    chosen = [find_task(name) for name in task] or list(all_tasks().values())
     print(counts_table(count_rows(lambda d: fetched(d.dataset, place(), files.mirror), chosen)))
 
 
@@ -1130,7 +1129,7 @@ def data(task: str, *, files: Files) -> None:
 def tasks() -> None:
     """List the tasks: fine-tuning, linking, and both ends of linking."""
     from datamodules.tasks.linking import END_TO_END, linking_tasks
-    from datamodules.tasks.prepare import tasks as all_tasks
+    from datamodules.tasks.prepare import all_tasks
 
     for task in all_tasks().values():
         also = f" (also {', '.join(task.aliases)})" if task.aliases else ""
@@ -1186,9 +1185,9 @@ def publish(
     """
     from dataclasses import asdict
 
-    from benchmarks.publish import publish as run
+    from benchmarks.publish import publish
 
-    file, records = run(runs, group, command, against, machine)
+    file, records = publish(runs, group, command, against, machine)
     for one in records:
         print(
             jsons.dumps(asdict(one), ensure_ascii=False)
@@ -1228,31 +1227,9 @@ def dashboard(port: int = 5000) -> int:
     Args:
         port: Port on 127.0.0.1.
     """
-    from app.dashboard import serve as serve_mlflow
+    from app.dashboard import serve
 
-    return serve_mlflow(port)
-
-
-def migrate() -> None:
-    """Convert the scores of earlier versions (summary.json) into results, once."""
-    from benchmarks.migrate import migrate as run
-
-    print(", ".join(f"{count} {kind}" for kind, count in run().items()) + " results written")
-
-
-def seal(folder: Path) -> None:
-    """Write the checksums of an export's files into its manifest. Every command holds the files to
-    them from then on.
-
-    Args:
-        folder: Folder of an export from before exports had checksums.
-
-    Examples:
-      kepl seal runs/kebiolm/pretrain/0123456789ab/seed0/export
-    """
-    from experiments.card import seal as run
-
-    print(f"{folder}: {run(folder)} files sealed")
+    return serve(port)
 
 
 def sync(folder: Path | None = None) -> None:
@@ -1265,8 +1242,8 @@ def sync(folder: Path | None = None) -> None:
       kepl sync
       kepl sync graphs/transe.training
     """
-    from core.journal import sync as run
+    from core.journal import sync
 
-    runs, lines, busy = run(folder)
+    runs, lines, busy = sync(folder)
     going = f"; {busy} still running, which deliver by themselves" if busy else ""
     print(f"{lines:,} records of {runs} runs delivered{going}")

@@ -48,8 +48,7 @@ from mlflow.entities import Run
 from core.commands import Running, started
 from core.executor import engine_of
 from core.files import InputError, digest, locked, read_json, write_json, written
-from core.journal import NAME as JOURNAL
-from core.journal import Journal, explaining_store, sync
+from core.journal import JOURNAL, Journal, explaining_store, sync
 from core.spreadsheets import CsvWriter
 from core.tracking import ROOT, commit, runs_folder, tracking_uri
 

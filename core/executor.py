@@ -8,7 +8,7 @@ A folder that is made in parts holds
                      what the part was made of, its counts, and the sizes and checksums of its
                      files: it is written last, so that a part with a marker is done, and a part
                      without one is made again
-    manifest.json    once all parts are there
+    its manifest     once all parts are there (core.artifact)
 
 Parts do not depend on the number of workers, on interruptions, or on where they are made.
 
@@ -40,6 +40,7 @@ from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+from core.artifact import manifest_path, write_manifest
 from core.files import (
     MEBIBYTE,
     InputError,
@@ -125,7 +126,7 @@ class PartsFolder:
     ) -> None:
         self.out, self.settings, self._lock, self._digest = out, settings, lock, digest(settings)
         self.manifest: dict[str, Any] | None = None
-        state, manifest = out / "state.json", out / "manifest.json"
+        state, manifest = out / "state.json", manifest_path(out)
         known = next((path for path in (manifest, state) if path.exists()), None)
         if known is None and (other := sorted(p.name for p in out.iterdir() if p.name != ".lock")):
             raise InputError(f"{out}: holds {other[0]!r} and no {what}. Choose another folder.")
@@ -237,7 +238,7 @@ class PartsFolder:
             name: checksum for marker in markers for name, (_, checksum) in marker["files"].items()
         }
         self.manifest = {"settings": self.settings, "sha256": sums} | facts
-        write_json(self.out / "manifest.json", self.manifest)
+        write_manifest(self.out, self.manifest)
         (self.out / "state.json").unlink(missing_ok=True)
         remove_leftovers(self.out)  # of workers that outlived a run that was killed
         return self.manifest

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 LOG = logging.getLogger(__name__)
-NAME, KNOWN = "journal.jsonl", "mlflow.json"
+JOURNAL, KNOWN = "journal.jsonl", "mlflow.json"
 PARENT = "mlflow.parentRunId"
 PAUSE = 10.0  #: seconds between two deliveries in the background
 BATCH = 500  #: metrics in one request
@@ -66,7 +66,7 @@ class Journal:
         tags: Mapping[str, str] | None = None,
         parent: str | Path | None = None,
     ) -> None:
-        self.folder, self.path = Path(folder), Path(folder) / NAME
+        self.folder, self.path = Path(folder), Path(folder) / JOURNAL
         self._steps: dict[str, set[int]] = {}
         self._params: set[str] = set()
         self._writing, self._sending = threading.Lock(), threading.Lock()
@@ -215,7 +215,7 @@ def delivered(folder: Path, unsure: bool = True) -> int:
     """
     known = _read_known(folder)
     place = known.get("delivered", 0) if known.get("tracking_uri") == tracking_uri() else 0
-    lines = list(_lines(folder / NAME, place))
+    lines = list(_lines(folder / JOURNAL, place))
     if not lines:
         return 0
     from mlflow.exceptions import MlflowException
@@ -319,7 +319,7 @@ def _run_of(client: MlflowClient, folder: Path) -> str:
     known = _read_known(folder)
     if known.get("run_id") and known.get("tracking_uri") == tracking_uri():
         return str(known["run_id"])
-    header, _ = next(_lines(folder / NAME))
+    header, _ = next(_lines(folder / JOURNAL))
     experiment = use_experiment(header["experiment"])
     found = client.search_runs(
         [experiment], f"tags.`kepl.journal` = '{header['key']}'", max_results=1
@@ -383,7 +383,7 @@ def _header(path: Path) -> dict[str, Any]:
 def history(folder: str | Path, key: str) -> list[tuple[int, float]]:
     """(step, value) of a metric of the run in `folder`, in the order they were recorded. Raises
     InputError without a journal."""
-    path = Path(folder) / NAME
+    path = Path(folder) / JOURNAL
     if not path.is_file():
         raise InputError(f"{path}: no journal of a run here; expected the folder of one")
     return [
@@ -397,7 +397,7 @@ def waiting(folder: str | Path | None = None, parent: str | None = None) -> list
     """Folders below `folder` (default: that of all runs) whose journal MLflow does not have as a
     whole; with `parent`, an id, only of runs right under that one."""
     found = []
-    for path in sorted(Path(folder or runs_folder()).rglob(NAME)):
+    for path in sorted(Path(folder or runs_folder()).rglob(JOURNAL)):
         if parent is not None and _header(path).get("tags", {}).get(PARENT) != parent:
             continue
         known = _read_known(path.parent)
@@ -417,7 +417,7 @@ def sync(folder: str | Path | None = None, parent: str | None = None) -> tuple[i
     """
     runs = lines = busy = 0
     for one in waiting(folder, parent):
-        with open(one / NAME, "rb") as handle:
+        with open(one / JOURNAL, "rb") as handle:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:

@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
+from core.artifact import check_files, has_manifest
 from core.dotted import imported
 from core.executor import Part, parts_folder
-from core.files import InputError, check_files, digest, written
+from core.files import InputError, digest, written
 from core.tracking import runs_folder
 from core.typed import typed
 from datamodules.tokenizers import load_tokenizer
@@ -201,7 +202,7 @@ def encoded(
     made_of = index_made_of(names, embedder)
     folder = folder or runs_folder() / "linking" / "index" / digest([made_of, "memory-mapped"])[:16]
     backend = checked_backend(backend, len(names.strings), embedder.encoder.hidden_size)
-    if not (folder / "manifest.json").is_file():
+    if not has_manifest(folder):
         write_index(names.strings, embedder, folder, made_of, backend, work or Work())
     elif backend not in (*EXACT, *backends_in(folder)):
         extend(folder, made_of, backend)

@@ -32,11 +32,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from tqdm import tqdm
 
+from core.artifact import check_files
 from core.executor import PartsFolder, parts_folder
 from core.files import (
     InputError,
     Span,
-    check_files,
     digest,
     explaining,
     json_lines,

@@ -36,8 +36,9 @@ from lightning_fabric.utilities import move_data_to_device
 from safetensors.torch import load_file
 from torch import Tensor
 
+from core.artifact import check_export
 from core.dotted import imported
-from core.files import InputError, verified
+from core.files import InputError
 from core.typed import typed
 from datamodules.finetune import Feature, FinetuneBatch, FinetuneData, bio_decoded, units
 from datamodules.pairs import candidate_pairs, mark_pair, may_overlap, sentences
@@ -448,12 +449,11 @@ def load_tagger(
     """
     found = finetuned(str(name))
     folder, manifest = found.folder, found.manifest
-    verified(folder)
+    check_export(folder)
     linker = manifest["linker"] or {"name": None, "folder": "encoder", "settings": {}}
     if linker["folder"] not in ("encoder", "linker"):
         raise InputError(
-            f"{folder}/manifest.json: linker folder {linker['folder']!r}; expected encoder or"
-            " linker"
+            f"{folder}: linker folder {linker['folder']!r}; expected encoder or linker"
         )
     data = FinetuneData(
         "",

@@ -14,7 +14,7 @@ from benchmarks.tables.measured import System, fine_tuned
 from core.files import InputError, written
 from core.spreadsheets import CsvWriter
 from core.tracking import folder_name, runs_folder
-from datamodules.tasks.prepare import task
+from datamodules.tasks.prepare import find_task
 
 LOG = logging.getLogger(__name__)
 
@@ -104,7 +104,7 @@ def draw_all(name: str, profile: Literal["small", "paper"] | None, out: Path | N
         are the 95 % interval of a
     single score, and lowest to highest of several.
     """
-    definition = task(name)
+    definition = find_task(name)
     name = definition.name
     drawn = _definitions()
     out = out or runs_folder() / "figures" / folder_name(name)
