@@ -20,7 +20,7 @@ export PYTHONUNBUFFERED := 1
 $(foreach v,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $v))),$(eval unexport $v)))
 KEPL := $(VENV_PYTHON) -P -m app.cli
 
-VERBS := finetune rerank predict link embed evaluate peers compare table figures cases synonyms probe overlap counts data sweep serve demo dashboard tasks publish results migrate seal sync
+VERBS := finetune rerank predict link embed evaluate peers compare table figures cases synonyms probe overlap counts data sweep serve demo dashboard tasks publish results sync
 .PHONY: help setup $(VERBS) results-check gpu-check gpu-wheels speed size test fuzz test-slow soak mutants faults nightly lint types contracts check docs
 
 help:  ## list the targets
@@ -68,9 +68,7 @@ dashboard: $(INSTALLED)  ## compare runs in MLflow on http://127.0.0.1:5000 (POR
 tasks: $(INSTALLED)  ## list the tasks
 publish: $(INSTALLED)  ## records of finished runs, in docs/results (RUNS= GROUP= COMMAND= AGAINST=)
 results: $(INSTALLED)  ## write the results tables of README and docs from docs/results
-migrate: $(INSTALLED)  ## convert the scores of earlier versions into results, once
 sync: $(INSTALLED)  ## deliver to MLflow what runs recorded while it did not answer
-seal: $(INSTALLED)  ## write the checksums of an export from before there were any (FOLDER=)
 
 $(VERBS):
 	@$(KEPL) $@ @make
@@ -117,6 +115,7 @@ faults: $(INSTALLED)  ## kills, full disks and an absent server in every stage o
 nightly: $(INSTALLED) test-slow mutants faults  ## what takes long: slow tests, faults in the code, faults of the machine, broken files, a server under load, sizes
 	@$(MAKE) --no-print-directory fuzz SECONDS=1800
 	@$(MAKE) --no-print-directory soak
+	@OMP_NUM_THREADS=1 $(VENV_PYTHON) -P -m tests.soak.chains
 	@$(MAKE) --no-print-directory scale
 
 lint: $(INSTALLED)  ## ruff: rules and formatting

@@ -5,11 +5,12 @@ A command is a typed function of app.verbs: its parameters are the options, its 
 help (kepl VERB --help). Options are typed as `--name value` or, as behind `make`, as NAME=value.
 
 Exit codes: 0 done, 1 an internal error, 2 wrong input or options (one line says which), 130
-    interrupted.
+    interrupted, 143 terminated (one line says what is kept, and how to continue).
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import sys
@@ -34,7 +35,17 @@ from core.settings import (
     options_of,
     parse,
 )
+from core.stopping import format_stop, keeping, stoppable
 
+#: what is kept of a command that SIGINT or SIGTERM stops, where nothing else is said
+KEPT = {
+    "link": "nothing new is kept; give the same command again",
+    "predict": "nothing new is kept; give the same command again",
+    "embed": "nothing is written; give the same command again",
+    "evaluate": "results that are complete are kept; the same command makes the rest",
+    "synonyms": "results that are complete are kept; the same command makes the rest",
+    "probe": "results that are complete are kept; the same command makes the rest",
+}
 CHAINS = """Chains:
   dictionary                      names of the graph, longest match
   dictionary > sapbert            the same mentions, each to its nearest name by SapBERT's vectors
@@ -74,7 +85,6 @@ POSITIONS = {
     "data": ("task",),
     "demo": ("what",),
     "sweep": ("config",),
-    "seal": ("folder",),
     "sync": ("folder",),
     "publish": ("runs",),
 }
@@ -104,8 +114,6 @@ NAMES = (
     "dashboard",
     "publish",
     "results",
-    "migrate",
-    "seal",
     "sync",
 )
 
@@ -234,11 +242,11 @@ def _check_names(verb: str, given: Mapping[str, Any]) -> None:
     imported."""
     if verb in ("finetune", "rerank", "evaluate", "cases") and "task" in given:
         from datamodules.tasks.linking import END_TO_END, linking_task, linking_tasks
-        from datamodules.tasks.prepare import task as check
+        from datamodules.tasks.prepare import find_task
 
         linker = verb != "finetune" or given["task"] in linking_tasks()
         if verb != "evaluate" or given["task"] not in END_TO_END:
-            (linking_task if linker else check)(given["task"])
+            (linking_task if linker else find_task)(given["task"])
     model = given.get("model")
     if (
         verb in ("finetune", "rerank", "evaluate", "synonyms", "probe", "embed")
@@ -312,9 +320,11 @@ def main(words: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         drop_output()
         return 1
-    except KeyboardInterrupt:
-        print("interrupted; the same command resumes", file=sys.stderr)
-        return 130
+    except KeyboardInterrupt as error:
+        line, code = format_stop(error)
+        print(line, file=sys.stderr)
+        drop_output()
+        return code
     except Exception as error:
         message = failure_message(error)
         if message is None:
@@ -342,7 +352,9 @@ def run_command(words: list[str], ignored: Sequence[str]) -> int:
     more: dict[str, Any] = {"options": parsed.extra} if parsed.extra else {}
     if verb == "sweep":
         more["check_words"] = lambda words: arguments(words[0], words[1:])
-    return int(command.function(**parsed.arguments, **more) or 0)
+    kept = KEPT.get(verb, "the same command resumes")
+    with stoppable() if verb in KEPT else contextlib.nullcontext(), keeping(lambda: kept):
+        return int(command.function(**parsed.arguments, **more) or 0)
 
 
 def open_standard_streams() -> None:

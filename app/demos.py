@@ -75,7 +75,7 @@ def demo_graph(what: str, files: Files) -> Path:
     demo = DEMOS[what]
     path = fetched(demo.dataset, place(), files.mirror) / demo.file if demo.dataset else None
     folder = runs_folder() / "data" / f"demo-{what}"
-    graph, there = build_graph(demo.source, path, folder)
+    graph = build_graph(demo.source, path, folder)
     counts = ", ".join(f"{count:,} {part}" for part, count in graph.counts().items() if count)
-    LOG.info(f"{folder}: {'' if there else 'built: '}{counts}")
+    LOG.info(f"{folder}: {counts}")
     return folder

@@ -121,7 +121,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     ),
     "probe": (
         Rule(
-            ("templates", "mirror", "data"),
+            ("mirror", "data"),
             lambda given: given["graph"] == "medlama",
             "--graph medlama",
         ),

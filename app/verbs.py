@@ -8,7 +8,8 @@ import logging
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,6 +17,7 @@ from benchmarks.options import Choices, Protocol
 from core.files import InputError, descriptor_of, digest, limit_documents, lines, lines_of
 from core.outputs import Output, check_ending
 from core.settings import given_options
+from core.stopping import keeping
 from datamodules.options import Files
 from experiments.machine import Inputs, Machine
 from inference.options import LinkerOptions, Matching, Work, check_device
@@ -87,7 +89,7 @@ def pretrain(
       kepl pretrain kebiolm --profile paper --rehearse 2 --scale 0.001
     """
     if rehearse is not None or scale is not None:
-        from benchmarks.perf.rehearse import rehearse as run_rehearsal
+        from benchmarks.perf.rehearse import run_rehearsal
 
         print(
             run_rehearsal(
@@ -95,9 +97,9 @@ def pretrain(
             )
         )
         return
-    from experiments.pretrain import pretrain as run
+    from experiments.pretrain import pretrain
 
-    print(run(paper, profile, inputs, machine, seed, fresh, variants, args, plan))
+    print(pretrain(paper, profile, inputs, machine, seed, fresh, variants, args, plan))
 
 
 def finetune(
@@ -390,22 +392,23 @@ def predict(
         raise InputError(
             f"MODEL={model}: a model of {own.kind}; give it files: --input FILE --output FILE"
         )
-    texts = read_texts(text)
-    for number, (one, spans) in enumerate(zip(texts, own.predict(texts), strict=True)):
-        mentions = [
-            {"start": s.start, "end": s.end, "text": s.text, "type": s.type, "score": s.score}
-            for s in spans
-        ]
-        if json:
-            print(
-                jsons.dumps(
-                    {"id": str(number), "text": one, "mentions": mentions}, ensure_ascii=False
-                )
-            )
-            continue
-        print(one)
-        for s in spans:
-            print(f"  {s.start:>5}-{s.end:<5} {s.text!r:<30} {s.type}  {s.score:.3f}")
+    _answer(text, own.predict, partial(_print_spans, json=json))
+
+
+def _print_spans(number: int, one: str, spans: Sequence[Any], json: bool) -> None:
+    """Print a text and its entities, or one JSON line of them."""
+    mentions = [
+        {"start": s.start, "end": s.end, "text": s.text, "type": s.type, "score": s.score}
+        for s in spans
+    ]
+    if json:
+        print(
+            jsons.dumps({"id": str(number), "text": one, "mentions": mentions}, ensure_ascii=False)
+        )
+        return
+    print(one)
+    for s in spans:
+        print(f"  {s.start:>5}-{s.end:<5} {s.text!r:<30} {s.type}  {s.score:.3f}")
 
 
 def link(
@@ -461,8 +464,7 @@ def link(
       kepl link --graph graph --input notes/ --output links.jsonl --types disease phenotype
       kepl link --graph graph --input notes/ --output o.jsonl --chain "dictionary > sapbert"
     """
-    from inference.attributes import NOT, describe_in_words
-    from inference.chain import Pipeline, as_record
+    from inference.chain import Pipeline
     from inference.stream import format_of, link_files
 
     limit_documents(max_document)
@@ -501,29 +503,52 @@ def link(
         )
         _print_counts({"output": str(output)} | counts._asdict(), shown, left_out, json)
         return
-    texts = read_texts(text)
-    for number, (own, mentions) in enumerate(zip(texts, pipeline.link(texts), strict=True)):
-        if json:
-            print(
-                jsons.dumps(
-                    {"id": str(number), "text": own, "mentions": [as_record(m) for m in mentions]},
-                    ensure_ascii=False,
-                )
+    _answer(text, pipeline.link, partial(_print_linked, json=json))
+
+
+def _print_linked(number: int, own: str, mentions: Sequence[Any], json: bool) -> None:
+    """Print a text and its mentions, or one JSON line of them."""
+    from inference.attributes import NOT, describe_in_words
+    from inference.chain import as_record
+
+    if json:
+        print(
+            jsons.dumps(
+                {"id": str(number), "text": own, "mentions": [as_record(m) for m in mentions]},
+                ensure_ascii=False,
             )
-            continue
-        print(own)
-        for m in mentions:
-            meant = "NIL" if m.entity is None else f"{m.entity}  {m.name}"
-            score = "" if m.score is None else f"  {m.score:.3f}"
-            shown = "".join(
-                f"  [{attribute}]"
-                for attribute in describe_in_words(as_record(m))
-                if attribute != NOT
-            )
-            print(
-                f"  {m.start:>5}-{m.end:<5} {m.text!r:<30}"
-                f" {'not ' if m.negated else ''}{meant}{score}{shown}"
-            )
+        )
+        return
+    print(own)
+    for m in mentions:
+        meant = "NIL" if m.entity is None else f"{m.entity}  {m.name}"
+        score = "" if m.score is None else f"  {m.score:.3f}"
+        shown = "".join(
+            f"  [{attribute}]" for attribute in describe_in_words(as_record(m)) if attribute != NOT
+        )
+        print(
+            f"  {m.start:>5}-{m.end:<5} {m.text!r:<30}"
+            f" {'not ' if m.negated else ''}{meant}{score}{shown}"
+        )
+
+
+def _answer(
+    text: str | None,
+    find: Callable[[list[str]], list[list[Any]]],
+    show: Callable[[int, str, list[Any]], None],
+) -> None:
+    """show(number, text, what `find` returns for it) for --text or each line of standard input, a
+    batch at a time; what is printed of a batch is not held back."""
+    from inference.detectors import BATCH
+    from inference.stream import batches
+
+    number = 0
+    with keeping(lambda: "what is printed is complete; the rest of the input is not read"):
+        for batch in batches(iterate_texts(text), BATCH):
+            for own, found in zip(batch, find(batch), strict=True):
+                show(number, own, found)
+                number += 1
+            sys.stdout.flush()
 
 
 def _print_counts(record: dict[str, Any], shown: str, left_out: Counter[str], json: bool) -> None:
@@ -666,7 +691,7 @@ def embed(
     if output is not None:
         check_ending(output, (".safetensors",))
         target = Output(output, [path for path in (input, Path(model)) if path is not None])
-    texts = read_texts(text, input)
+    texts = list(iterate_texts(text, input))
     from inference.encoders import embedder
 
     own = embedder(chosen, LinkerOptions(pooling=pooling, max_length=max_length, device=device))
@@ -693,13 +718,14 @@ def embed(
     print(f"{output}: {facts['vectors']:,} vectors of {facts['size']} by {chosen.name}")
 
 
-def read_texts(text: str | None, file: Path | None = None) -> list[str]:
-    """One text, a file's lines, or those of standard input, blank ones included.
+def iterate_texts(text: str | None, file: Path | None = None) -> Iterator[str]:
+    """One text, a file's lines, or those of standard input as they come, blank ones included.
 
     Raises InputError for a line that is not UTF-8, or too long, and where there is none.
     """
     if text is not None:
-        return [text]
+        yield text
+        return
     if file is None and sys.stdin is None:
         raise InputError(
             "standard input is closed; give --text, --input, or lines on standard input"
@@ -709,12 +735,14 @@ def read_texts(text: str | None, file: Path | None = None) -> list[str]:
         if file is None or str(file) == "-"
         else lines(file)
     )
-    texts = [line for _, line in found]
-    if not texts:
+    empty = True
+    for _, line in found:
+        empty = False
+        yield line
+    if empty:
         raise InputError(
             f"{file or 'standard input'}: no text; give --text, --input, or lines on standard input"
         )
-    return texts
 
 
 # --- scores ---------------------------------------------------------------------------------------
@@ -868,9 +896,9 @@ def compare(
         samples: Folder of the samples of synonym retrieval. Default: those of the newest score.
         split: Split of a linking task. Default: that of the newest score.
     """
-    from benchmarks.compare import compare as run
+    from benchmarks.compare import compare
 
-    print(run(task, profile, base, samples, split))
+    print(compare(task, profile, base, samples, split))
 
 
 def table(
@@ -879,6 +907,7 @@ def table(
     out: Path | None = None,
     run: bool = False,
     seeds: str | None = None,
+    fresh: bool = False,
     *,
     choices: Choices,
     files: Files,
@@ -891,10 +920,11 @@ def table(
         out: Folder for the files. Default: runs/tables.
         run: First make the results that are missing; each prints how long it takes.
         seeds: Seeds of the missing fine-tunings.
+        fresh: Replace existing files that this command did not write.
     """
     from benchmarks.tables import write_table
 
-    text, paths = write_table(paper, table, choices, files, out, run, seeds)
+    text, paths = write_table(paper, table, choices, files, out, run, seeds, fresh)
     print(f"{text}\n\nwritten to {paths[0]} and {paths[1].name}")
 
 
@@ -1069,10 +1099,9 @@ def counts(task: Sequence[str] = (), *, files: Files) -> None:
     """
     from benchmarks.counts import count_rows, counts_table
     from datamodules.sources import fetched, place
-    from datamodules.tasks.prepare import task as task_of
-    from datamodules.tasks.prepare import tasks as all_tasks
+    from datamodules.tasks.prepare import all_tasks, find_task
 
-    chosen = [task_of(name) for name in task] or list(all_tasks().values())
+    chosen = [find_task(name) for name in task] or list(all_tasks().values())
     print(counts_table(count_rows(lambda d: fetched(d.dataset, place(), files.mirror), chosen)))
 
 
@@ -1090,7 +1119,7 @@ def data(task: str, *, files: Files) -> None:
 def tasks() -> None:
     """List the tasks: fine-tuning, linking, and both ends of linking."""
     from datamodules.tasks.linking import END_TO_END, linking_tasks
-    from datamodules.tasks.prepare import tasks as all_tasks
+    from datamodules.tasks.prepare import all_tasks
 
     for task in all_tasks().values():
         also = f" (also {', '.join(task.aliases)})" if task.aliases else ""
@@ -1146,9 +1175,9 @@ def publish(
     """
     from dataclasses import asdict
 
-    from benchmarks.publish import publish as run
+    from benchmarks.publish import publish
 
-    file, records = run(runs, group, command, against, machine)
+    file, records = publish(runs, group, command, against, machine)
     for one in records:
         print(
             jsons.dumps(asdict(one), ensure_ascii=False)
@@ -1188,31 +1217,9 @@ def dashboard(port: int = 5000) -> int:
     Args:
         port: Port on 127.0.0.1.
     """
-    from app.dashboard import serve as serve_mlflow
+    from app.dashboard import serve
 
-    return serve_mlflow(port)
-
-
-def migrate() -> None:
-    """Convert the scores of earlier versions (summary.json) into results, once."""
-    from benchmarks.migrate import migrate as run
-
-    print(", ".join(f"{count} {kind}" for kind, count in run().items()) + " results written")
-
-
-def seal(folder: Path) -> None:
-    """Write the checksums of an export's files into its manifest. Every command holds the files to
-    them from then on.
-
-    Args:
-        folder: Folder of an export from before exports had checksums.
-
-    Examples:
-      kepl seal runs/kebiolm/pretrain/0123456789ab/seed0/export
-    """
-    from experiments.card import seal as run
-
-    print(f"{folder}: {run(folder)} files sealed")
+    return serve(port)
 
 
 def sync(folder: Path | None = None) -> None:
@@ -1225,8 +1232,8 @@ def sync(folder: Path | None = None) -> None:
       kepl sync
       kepl sync graphs/transe.training
     """
-    from core.journal import sync as run
+    from core.journal import sync
 
-    runs, lines, busy = run(folder)
+    runs, lines, busy = sync(folder)
     going = f"; {busy} still running, which deliver by themselves" if busy else ""
     print(f"{lines:,} records of {runs} runs delivered{going}")

@@ -10,7 +10,7 @@ from benchmarks.results import Result, differing, grouped, stored, versus
 from benchmarks.synonyms import DATASETS, samples_checksum
 from core.files import InputError
 from datamodules.tasks.linking import linking_tasks
-from datamodules.tasks.prepare import task
+from datamodules.tasks.prepare import find_task
 
 
 def alike(results: list[Result]) -> list[Result]:
@@ -49,7 +49,7 @@ def compare(
             raise InputError(f"no results of {name}: `make evaluate TASK={name}` first")
         title = f"{name}, {found[-1].split} {found[-1].metric}"
         return versus(title, list(grouped(alike(found)).values()), found[-1].metric, base)
-    definition = task(name)
+    definition = find_task(name)
     found = [r for r in stored("finetune", definition.name) if r.protocol["profile"] == profile]
     if not found:
         raise InputError(

@@ -12,7 +12,7 @@ from datamodules.options import Files
 from datamodules.sources import fetched, place
 from datamodules.tasks import SPLITS
 from datamodules.tasks.definition import Definition
-from datamodules.tasks.prepare import read_splits, task, tasks
+from datamodules.tasks.prepare import all_tasks, find_task, read_splits
 
 
 class CountRow(NamedTuple):
@@ -48,7 +48,7 @@ def counted(unit: str, examples: list[Any], odd: Mapping[str, int]) -> int:
 def split_sizes(name: str, unit: str, files: Files) -> dict[str, int]:
     """{split: its size in `unit`} of a task, in the available files. Raises InputError when there
     are none."""
-    definition = task(name)
+    definition = find_task(name)
     splits, odd, _ = read_splits(definition, fetched(definition.dataset, place(), files.mirror))
     return {
         split: counted(unit, examples, odd.get(split, {})) for split, examples in splits.items()
@@ -74,7 +74,7 @@ def count_rows(
     `note`.
     """
     rows = []
-    for definition in tasks().values() if definitions is None else definitions:
+    for definition in all_tasks().values() if definitions is None else definitions:
         note = ""
         splits: dict[str, list[Any]] = {}
         odd: dict[str, dict[str, int]] = {}

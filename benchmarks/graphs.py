@@ -6,7 +6,7 @@ from pathlib import Path
 
 from core.files import InputError
 from core.tracking import runs_folder
-from kg.build import source as build
+from kg.build.source import build_graph
 
 
 def graph_folder(name: str) -> Path:
@@ -15,7 +15,7 @@ def graph_folder(name: str) -> Path:
     Raises InputError for others."""
     if name == "hpo":
         folder = runs_folder() / "data" / "kebiolm-small" / "graph"
-        build.build_graph("hpo", None, folder)
+        build_graph("hpo", None, folder)
         return folder
     if not Path(name).is_dir():
         raise InputError(

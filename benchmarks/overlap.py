@@ -28,7 +28,7 @@ from datamodules.options import Files
 from datamodules.sources import fetched, place
 from datamodules.tasks import Relation, Tagged
 from datamodules.tasks.definition import Definition
-from datamodules.tasks.prepare import inputs, read_splits, task, tasks
+from datamodules.tasks.prepare import all_tasks, find_task, inputs, read_splits
 from experiments.names import encoder
 from inference.entity_table import table_of
 from kg.graph import KnowledgeGraph
@@ -134,7 +134,9 @@ def overlaps(
     names: none means every NER and RE task. Raises InputError for a task of another kind, and when
         none could be read.
     """
-    definitions = [task(n) for n in names] or [d for d in tasks().values() if d.kind in KINDS]
+    definitions = [find_task(n) for n in names] or [
+        d for d in all_tasks().values() if d.kind in KINDS
+    ]
     if wrong := [d.name for d in definitions if d.kind not in KINDS]:
         raise InputError(
             f"{wrong[0]}: a task without annotated mentions; expected one of entities or relations"

@@ -40,12 +40,13 @@ from benchmarks.results import (
     log_result,
     model_of,
     others,
+    result_folder,
     save_result,
     stored,
 )
-from benchmarks.results import folder_of as folder_of_result
+from core.artifact import has_manifest, read_manifest
 from core.dotted import imported
-from core.files import InputError, read_json, written
+from core.files import InputError, written
 from core.tracking import runs_folder
 from datamodules import probing as asked
 from datamodules.options import Files
@@ -94,7 +95,7 @@ def folder_of(graph: str, templates: str | None = None, files: Files | None = No
         out = place / ("medlama" if templates == asked.TEXT else f"medlama-{templates}")
         if mirror:
             return asked.medlama(str(mirror[0]), str(out), templates)
-        if not (out / "manifest.json").is_file():
+        if not has_manifest(out):
             raise InputError(
                 "GRAPH=medlama: MIRROR= must say where MedLAMA's files are: a folder, or their"
                 " archive"
@@ -351,7 +352,7 @@ def score_probing(
         model=who,
         options=options,
         protocol={
-            "queries": read_json(folder / "manifest.json")["sha256"],
+            "queries": read_manifest(folder)["sha256"],
             "limit": limit if drawn else None,
             "seed": seed if drawn else None,
             "method": method,
@@ -361,7 +362,7 @@ def score_probing(
         },
         scores=scores_of(queries, counted),
         tallies=counted,
-        data={"queries": read_json(folder / "manifest.json")["sha256"]},
+        data={"queries": read_manifest(folder)["sha256"]},
         details={
             "asked": str(folder),
             "left_out": dict(left_out),
@@ -372,7 +373,7 @@ def score_probing(
             },
         },
     )
-    out = folder_of_result(result)
+    out = result_folder(result)
     columns = {field: [getattr(g, field) for g in found] for field in Guess._fields}
     with written(out / "guesses.parquet", "wb") as handle:
         pq.write_table(pa.table(columns), handle, compression="zstd")

@@ -223,20 +223,10 @@ def stored(kind: str, task: str | None = None) -> list[Result]:
     place = runs_folder() / kind
     place = place / folder_name(task) if task and kind in ("finetune", "linking") else place
     found = [load_result(file.parent) for file in sorted(place.glob(f"**/{FILE}"))]
-    _remind_of_old(place)
     return sorted((r for r in found if task in (None, r.task)), key=lambda r: r.created)
 
 
-def _remind_of_old(place: Path) -> None:
-    old = [f for f in place.glob("**/summary.json") if not (f.parent / "migrated.json").is_file()]
-    if old:
-        LOG.warning(
-            f"{place}: {len(old)} results of an earlier version are not read. Convert them: kepl"
-            " migrate"
-        )
-
-
-def folder_of(result: Result) -> Path:
+def result_folder(result: Result) -> Path:
     """Where the result of a linker, of synonyms or of probing is kept: by protocol, label and what
     decides it."""
     place = (
@@ -296,11 +286,7 @@ class Group(NamedTuple):
     def interval(self, key: str) -> tuple[float, float] | None:
         """95 % bootstrap interval of the pooled tallies over examples."""
         several = list(self.tallies(key).values())
-        if several:
-            return bootstrap_interval(np.sum(several, axis=0))
-        # of a result of before, which kept no tallies
-        known = self.results[0].details.get("interval")
-        return (float(known[0]), float(known[1])) if known and len(self.results) == 1 else None
+        return bootstrap_interval(np.sum(several, axis=0)) if several else None
 
     @property
     def places(self) -> tuple[str, ...]:

@@ -43,12 +43,12 @@ from typing import Any, NamedTuple
 
 import yaml
 from mlflow import MlflowClient
+from mlflow.entities import Run
 
 from core.commands import Running, started
 from core.executor import engine_of
 from core.files import InputError, digest, locked, read_json, write_json, written
-from core.journal import NAME as JOURNAL
-from core.journal import Journal
+from core.journal import JOURNAL, Journal, explaining_store, sync
 from core.spreadsheets import CsvWriter
 from core.tracking import ROOT, commit, runs_folder, tracking_uri
 
@@ -335,10 +335,14 @@ def results(sweep: Sweep, parent: str) -> list[dict[str, Any]]:
     """Of every MLflow run right under `parent`: its point, id, name and metrics, in the order of
     the points.
 
-    A point without a run has a row without metrics.
+    Runs that recorded while MLflow did not answer are delivered first. Of equal runs of a point,
+    which a killed sweep or a failed run leaves, the newest counts; one without an end counts
+    where no other has one. A point without a run has a row without metrics.
     """
+    sync(parent=parent)
     client = MlflowClient(tracking_uri())
-    found, token = [], None
+    found: list[Run] = []
+    token = None
     while True:
         page = client.search_runs(
             [e.experiment_id for e in client.search_experiments()],
@@ -349,17 +353,15 @@ def results(sweep: Sweep, parent: str) -> list[dict[str, Any]]:
         if not (token := page.token):
             break
     order = {digest(p): i for i, p in enumerate(sweep.points)}
-    rows = []
-    for run in sorted(found, key=lambda r: int(r.info.start_time)):
-        point = json.loads(run.data.tags.get(POINT, "{}"))
-        rows.append(
-            {
-                "point": point,
-                "run": run.info.run_id,
-                "name": run.info.run_name,
-                "metrics": dict(run.data.metrics),
-            }
-        )
+    rows = [
+        {
+            "point": point,
+            "run": run.info.run_id,
+            "name": run.info.run_name,
+            "metrics": dict(run.data.metrics),
+        }
+        for point, run in _newest(found)
+    ]
     there = {digest(row["point"]) for row in rows}
     rows += [
         {"point": p, "run": "", "name": "(no run)", "metrics": {}}
@@ -367,6 +369,21 @@ def results(sweep: Sweep, parent: str) -> list[dict[str, Any]]:
         if digest(p) not in there
     ]
     return sorted(rows, key=lambda row: order.get(digest(row["point"]), len(order)))
+
+
+def _newest(runs: list[Run]) -> list[tuple[Point, Run]]:
+    """(point, run) of the runs that count: of a point's finished ones, or of all where none is, the
+    newest of equal name and parameters."""
+    own: dict[str, list[tuple[Point, Run]]] = {}
+    for run in sorted(runs, key=lambda r: int(r.info.start_time)):
+        point = json.loads(run.data.tags.get(POINT, "{}"))
+        own.setdefault(digest(point), []).append((point, run))
+    counted: list[tuple[Point, Run]] = []
+    for group in own.values():
+        finished = [pair for pair in group if pair[1].info.status == "FINISHED"]
+        equal = {digest([r.info.run_name, r.data.params]): (p, r) for p, r in finished or group}
+        counted += equal.values()
+    return counted
 
 
 def table(sweep: Sweep, rows: list[dict[str, Any]]) -> list[list[str]]:
@@ -491,15 +508,18 @@ def run_sweep(
         def run(some: Sweep) -> list[int]:
             return run_points(some, folder, parent, at_once, launcher)
 
-        sweep, codes = (
-            searched(sweep, folder, parent, run, at_once) if sweep.search else (sweep, run(sweep))
-        )
-        lines = table(sweep, results(sweep, parent))
-        with written(folder / "sweep.csv") as handle:
-            CsvWriter(handle).writerows(lines)
-        client = MlflowClient(tracking_uri())
-        client.log_artifact(parent, str(folder / "sweep.csv"))
-        client.set_terminated(parent, "FAILED" if any(codes) else "FINISHED")
+        with explaining_store():
+            sweep, codes = (
+                searched(sweep, folder, parent, run, at_once)
+                if sweep.search
+                else (sweep, run(sweep))
+            )
+            lines = table(sweep, results(sweep, parent))
+            with written(folder / "sweep.csv") as handle:
+                CsvWriter(handle).writerows(lines)
+            client = MlflowClient(tracking_uri())
+            client.log_artifact(parent, str(folder / "sweep.csv"))
+            client.set_terminated(parent, "FAILED" if any(codes) else "FINISHED")
     print(format_table(lines) + f"\n\nsweep.csv in {folder}; MLflow run {parent} (make dashboard)")
     if failed := sum(map(bool, codes)):
         LOG.error(f"{failed} of {len(codes)} runs failed; the same command repeats them")

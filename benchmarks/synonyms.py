@@ -23,15 +23,16 @@ import numpy as np
 from benchmarks.results import (
     Model,
     Result,
-    folder_of,
     grouped,
     log_result,
     model_of,
     others,
+    result_folder,
     save_result,
     stored,
 )
-from core.files import InputError, digest, read_json
+from core.artifact import read_manifest
+from core.files import InputError, digest
 from core.settings import given_options
 from core.tracking import runs_folder
 from datamodules.links import links
@@ -40,7 +41,7 @@ from datamodules.tokenizers import load_tokenizer
 from experiments.names import encoder
 from inference.encoders import MAX_LENGTH, embedder
 from inference.options import LinkerOptions, check_uses
-from kg.linking import linked as documents_of
+from kg.linking import linked_documents
 from models.metrics import score
 
 WORDS = ("sgns", "glove")
@@ -54,7 +55,7 @@ Linked = Callable[[Sequence[str]], np.ndarray]
 def mention_counts(linked: Path) -> Counter[str]:
     """{entity id: mentions} in a folder of linked text. Raises InputError when there is none."""
     return Counter(
-        mention.entity for document in documents_of(linked) for mention in document.mentions
+        mention.entity for document in linked_documents(linked) for mention in document.mentions
     )
 
 
@@ -155,7 +156,7 @@ def samples_checksum(samples: Path | None) -> str | None:
     none."""
     if samples is None:
         return None
-    found = read_json(samples / "manifest.json").get("sha256")
+    found = read_manifest(samples).get("sha256")
     if not isinstance(found, str):  # a graph's manifest has a checksum for each of its files
         raise InputError(
             f"SAMPLES={samples}: no samples of synonyms; expected a folder of datamodules.synonyms"
@@ -220,8 +221,8 @@ def score_retrieval(
         details={"linker": identity},
     )
     return save_result(
-        replace(result, mlflow_run=log_result(result, "synonyms", folder_of(result))),
-        folder_of(result),
+        replace(result, mlflow_run=log_result(result, "synonyms", result_folder(result))),
+        result_folder(result),
     )
 
 

@@ -8,7 +8,7 @@ A folder that is made in parts holds
                      what the part was made of, its counts, and the sizes and checksums of its
                      files: it is written last, so that a part with a marker is done, and a part
                      without one is made again
-    manifest.json    once all parts are there
+    its manifest     once all parts are there (core.artifact)
 
 Parts do not depend on the number of workers, on interruptions, or on where they are made.
 
@@ -40,6 +40,7 @@ from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+from core.artifact import manifest_path, write_manifest
 from core.files import (
     MEBIBYTE,
     InputError,
@@ -125,7 +126,7 @@ class PartsFolder:
     ) -> None:
         self.out, self.settings, self._lock, self._digest = out, settings, lock, digest(settings)
         self.manifest: dict[str, Any] | None = None
-        state, manifest = out / "state.json", out / "manifest.json"
+        state, manifest = out / "state.json", manifest_path(out)
         known = next((path for path in (manifest, state) if path.exists()), None)
         if known is None and (other := sorted(p.name for p in out.iterdir() if p.name != ".lock")):
             raise InputError(f"{out}: holds {other[0]!r} and no {what}. Choose another folder.")
@@ -237,7 +238,7 @@ class PartsFolder:
             name: checksum for marker in markers for name, (_, checksum) in marker["files"].items()
         }
         self.manifest = {"settings": self.settings, "sha256": sums} | facts
-        write_json(self.out / "manifest.json", self.manifest)
+        write_manifest(self.out, self.manifest)
         (self.out / "state.json").unlink(missing_ok=True)
         remove_leftovers(self.out)  # of workers that outlived a run that was killed
         return self.manifest
@@ -282,6 +283,7 @@ def _begin_worker(begun: Any, lock: IO[Any]) -> None:
         if library in sys.modules:
             getattr(sys.modules[library], limit)(1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
@@ -296,6 +298,21 @@ def _work(job: Job) -> tuple[str, Counts]:
     return _one(job, _begun)
 
 
+def _results(
+    pool: ProcessPoolExecutor, jobs: Sequence[Job], workers: int
+) -> Iterator[tuple[str, Counts]]:
+    waiting = set[Future[tuple[str, Counts]]]()
+    for job in jobs:
+        waiting.add(pool.submit(_work, job))
+        # no more than a worker needs next: after an error, nothing else is begun
+        if len(waiting) > 2 * workers:
+            ready, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+            yield from (future.result() for future in ready)
+    while waiting:
+        ready, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+        yield from (future.result() for future in ready)
+
+
 def _in_processes(
     jobs: Sequence[Job], begin: Callable[[], Any], workers: int, lock: IO[Any], out: Path
 ) -> Iterator[tuple[str, Counts]]:
@@ -306,16 +323,12 @@ def _in_processes(
     context = multiprocessing.get_context("fork")
     try:
         with ProcessPoolExecutor(workers, context, _begin_worker, (begun, lock)) as pool:
-            coming, waiting = iter(jobs), set[Future[tuple[str, Counts]]]()
-            for job in coming:
-                waiting.add(pool.submit(_work, job))
-                # no more than a worker needs next: after an error, nothing else is begun
-                if len(waiting) > 2 * workers:
-                    ready, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-                    yield from (future.result() for future in ready)
-            while waiting:
-                ready, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-                yield from (future.result() for future in ready)
+            try:
+                yield from _results(pool, jobs, workers)
+            except KeyboardInterrupt:  # what a worker had begun is resumed: nobody waits for it
+                for process in multiprocessing.active_children():
+                    process.terminate()
+                raise
     except BrokenProcessPool as error:
         raise InputError(
             f"{out}: a worker process was killed, most likely for want of memory. Run the command"

@@ -31,7 +31,6 @@ import socket
 import stat
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
@@ -366,86 +365,6 @@ def read_object(path: str | Path) -> dict[str, Any]:
             " it again."
         )
     return value
-
-
-def sealed(folder: str | Path, name: str, what: str, again: str, make: str) -> dict[str, Any]:
-    """The manifest of `folder`, when its file `name` is the one that it describes by `sha256`.
-
-    what: what should be there, "samples"; again: "Build the samples"; make: what a folder without
-        manifest asks for, "Run: …".
-    Raises InputError where there is no manifest, or the file is missing or another one.
-    """
-    folder = Path(folder)
-    if not (folder / "manifest.json").is_file():
-        raise InputError(f"{folder}: no {what} here (manifest.json is missing). {make}")
-    manifest = read_json(folder / "manifest.json")
-    file = folder / name
-    if (
-        not isinstance(manifest, dict)
-        or not file.is_file()
-        or sha256(file) != manifest.get("sha256")
-    ):
-        raise InputError(f"{file}: missing, or not the file its manifest describes. {again} again.")
-    return manifest
-
-
-def verified(folder: str | Path) -> None:
-    """Raise InputError unless the files of an export, or of its encoder/, are those whose checksums
-    its manifest.json holds.
-
-    A folder without a manifest of an export (a model of the hub, or of somebody else) has none to
-    hold to.
-    """
-    folder = Path(folder)
-    for place, part in ((folder, ""), (folder.parent, f"{folder.name}/")):
-        if not (place / "manifest.json").is_file():
-            continue
-        manifest = read_json(place / "manifest.json")
-        sums = manifest.get("checksums") if isinstance(manifest, dict) else None
-        if (
-            not part
-            and isinstance(manifest, dict)
-            and "paper" in manifest
-            and not isinstance(sums, dict)
-        ):
-            raise InputError(
-                f"{folder}/manifest.json: an export without checksums, from before. If it is sound,"
-                f" seal it: kepl seal {folder}"
-            )
-        if isinstance(sums, dict) and (not part or any(name.startswith(part) for name in sums)):
-            check_files(place, sums, "Export the run again.")
-        return
-
-
-def check_files(folder: str | Path, sums: object, again: str) -> None:
-    """Raise InputError unless each file of `sums`, {name in `folder`: SHA-256}, is there and has
-    it; `again` says what to do then.
-
-    A process reads a file a single time while its size and time stay.
-    """
-    if not isinstance(sums, dict) or not all(
-        isinstance(word, str) for pair in sums.items() for word in pair
-    ):
-        raise InputError(
-            f"{folder}/manifest.json: expected checksums of files, found none. {again}"
-        )
-    files = [Path(folder) / name for name in sums]
-    versions = [
-        (f.stat().st_size, f.stat().st_mtime_ns) if os.path.isfile(f) else None for f in files
-    ]
-    _hold(str(folder), tuple(sums.items()), tuple(versions), again)
-
-
-@lru_cache(32)
-def _hold(
-    place: str, sums: tuple[tuple[str, str], ...], versions: tuple[object, ...], again: str
-) -> None:
-    files = [Path(place) / name for name, _ in sums]
-    with ThreadPoolExecutor(4) as threads:  # hashing leaves Python's lock
-        found = threads.map(lambda file: sha256(file) if os.path.isfile(file) else None, files)
-    for file, (_, checksum), own in zip(files, sums, found, strict=True):
-        if own != checksum:
-            raise InputError(f"{file}: missing, or not the file its manifest describes. {again}")
 
 
 @contextlib.contextmanager

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 LOG = logging.getLogger(__name__)
-NAME, KNOWN = "journal.jsonl", "mlflow.json"
+JOURNAL, KNOWN = "journal.jsonl", "mlflow.json"
 PARENT = "mlflow.parentRunId"
 PAUSE = 10.0  #: seconds between two deliveries in the background
 BATCH = 500  #: metrics in one request
@@ -66,7 +66,7 @@ class Journal:
         tags: Mapping[str, str] | None = None,
         parent: str | Path | None = None,
     ) -> None:
-        self.folder, self.path = Path(folder), Path(folder) / NAME
+        self.folder, self.path = Path(folder), Path(folder) / JOURNAL
         self._steps: dict[str, set[int]] = {}
         self._params: set[str] = set()
         self._writing, self._sending = threading.Lock(), threading.Lock()
@@ -215,7 +215,7 @@ def delivered(folder: Path, unsure: bool = True) -> int:
     """
     known = _read_known(folder)
     place = known.get("delivered", 0) if known.get("tracking_uri") == tracking_uri() else 0
-    lines = list(_lines(folder / NAME, place))
+    lines = list(_lines(folder / JOURNAL, place))
     if not lines:
         return 0
     from mlflow.exceptions import MlflowException
@@ -229,8 +229,27 @@ def delivered(folder: Path, unsure: bool = True) -> int:
             LOG.warning(f"{folder / KNOWN}: MLflow no longer has this run; a new one replaces it")
             write_json(folder / KNOWN, {})
             return delivered(folder)
-        reason = " ".join(str(error).split())
-        raise Away(reason[:160] + ("…" if len(reason) > 160 else "")) from error
+        raise Away(_shorten(error)) from error
+
+
+def _shorten(error: Exception) -> str:
+    reason = " ".join(str(error).split())
+    return reason[:160] + ("…" if len(reason) > 160 else "")
+
+
+@contextlib.contextmanager
+def explaining_store() -> Iterator[None]:
+    """Raise InputError where MLflow's server or store does not answer, or refuses, in the block."""
+    from mlflow.exceptions import MlflowException
+    from sqlalchemy.exc import SQLAlchemyError
+
+    try:
+        yield
+    except (MlflowException, SQLAlchemyError) as error:
+        raise InputError(
+            f"MLflow at {tracking_uri()} does not answer, or cannot write ({_shorten(error)})."
+            " Give the same command again once it does; nothing is lost"
+        ) from error
 
 
 @contextlib.contextmanager
@@ -300,7 +319,7 @@ def _run_of(client: MlflowClient, folder: Path) -> str:
     known = _read_known(folder)
     if known.get("run_id") and known.get("tracking_uri") == tracking_uri():
         return str(known["run_id"])
-    header, _ = next(_lines(folder / NAME))
+    header, _ = next(_lines(folder / JOURNAL))
     experiment = use_experiment(header["experiment"])
     found = client.search_runs(
         [experiment], f"tags.`kepl.journal` = '{header['key']}'", max_results=1
@@ -355,10 +374,16 @@ def _lines(path: Path, place: int = 0) -> Iterator[tuple[dict[str, Any], int]]:
             yield line, place
 
 
+def _header(path: Path) -> dict[str, Any]:
+    """The first line of a journal; {} of one that was begun and has none."""
+    line, _ = next(_lines(path), ({}, 0))
+    return line
+
+
 def history(folder: str | Path, key: str) -> list[tuple[int, float]]:
     """(step, value) of a metric of the run in `folder`, in the order they were recorded. Raises
     InputError without a journal."""
-    path = Path(folder) / NAME
+    path = Path(folder) / JOURNAL
     if not path.is_file():
         raise InputError(f"{path}: no journal of a run here; expected the folder of one")
     return [
@@ -368,11 +393,13 @@ def history(folder: str | Path, key: str) -> list[tuple[int, float]]:
     ]
 
 
-def waiting(folder: str | Path | None = None) -> list[Path]:
+def waiting(folder: str | Path | None = None, parent: str | None = None) -> list[Path]:
     """Folders below `folder` (default: that of all runs) whose journal MLflow does not have as a
-    whole."""
+    whole; with `parent`, an id, only of runs right under that one."""
     found = []
-    for path in sorted(Path(folder or runs_folder()).rglob(NAME)):
+    for path in sorted(Path(folder or runs_folder()).rglob(JOURNAL)):
+        if parent is not None and _header(path).get("tags", {}).get(PARENT) != parent:
+            continue
         known = _read_known(path.parent)
         if (
             known.get("tracking_uri") != tracking_uri()
@@ -382,15 +409,15 @@ def waiting(folder: str | Path | None = None) -> list[Path]:
     return found
 
 
-def sync(folder: str | Path | None = None) -> tuple[int, int, int]:
-    """Deliver every journal below `folder` that MLflow does not have. Returns (runs, lines, runs
+def sync(folder: str | Path | None = None, parent: str | None = None) -> tuple[int, int, int]:
+    """Deliver every journal that :func:`waiting` returns. Returns (runs, lines, runs
     that a process is writing).
 
     Raises InputError when MLflow does not answer.
     """
     runs = lines = busy = 0
-    for one in waiting(folder):
-        with open(one / NAME, "rb") as handle:
+    for one in waiting(folder, parent):
+        with open(one / JOURNAL, "rb") as handle:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:

@@ -12,6 +12,11 @@ A finished output has OUTPUT.manifest.json beside it, which holds the settings i
 (checksums of the inputs among them), its own checksum, and the command's counts. A file without
 such a manifest, or one that was changed since, is another's: only `--fresh` replaces it. Devices,
 FIFOs and open files (/dev/stdout) are written in order, without a manifest.
+
+    with claimed_files(folder, names, fresh):         for files of fixed names, such as a figure's
+
+The folder then has outputs.json, which holds their checksums; files that it does not describe are
+another's.
 """
 
 from __future__ import annotations
@@ -38,6 +43,7 @@ from core.files import (
 MANIFEST = ".manifest.json"
 KEYS = {"settings", "facts", "sha256"}  #: of a manifest
 STANDARD_OUTPUT = Path("/dev/stdout")
+RECORD = "outputs.json"  #: of a folder's outputs: {name: checksum, none while it is being written}
 
 
 def check_ending(path: str | Path, endings: Sequence[str], option: str = "") -> str:
@@ -152,6 +158,47 @@ class Output:
 
         with written(self.path, mode, seal) as handle:
             yield handle
+
+
+@contextlib.contextmanager
+def claimed_files(folder: Path | None, names: Sequence[str], fresh: bool = False) -> Iterator[None]:
+    """Write files of `names` into `folder` in the block. None: a folder of the program's own, where
+    nothing is checked.
+
+    Raises InputError, before the block and unless `fresh`, for an existing file that such a block
+    did not write, or that was changed since.
+    """
+    if folder is None:
+        yield
+        return
+    record = folder / RECORD
+    known = _read_record(record)
+    for name in names:
+        file = folder / name
+        check_writable(file)
+        ours = name in known and known[name] in (None, sha256(file) if file.is_file() else None)
+        if file.exists() and not ours and not fresh:
+            raise InputError(
+                f"{file}: exists, and is not a file that this command wrote and nobody changed."
+                " Choose another folder, or replace it with --fresh."
+            )
+    write_json(record, known | dict.fromkeys(names))
+    try:
+        yield
+    finally:
+        made = {name: sha256(folder / name) for name in names if (folder / name).is_file()}
+        write_json(record, {n: s for n, s in known.items() if n not in names} | made)
+
+
+def _read_record(record: Path) -> dict[str, str | None]:
+    if not record.exists():
+        return {}
+    known = read_object(record)
+    if not all(value is None or isinstance(value, str) for value in known.values()):
+        raise InputError(
+            f"{record}: no record of outputs; it is left alone. Choose another folder."
+        )
+    return known
 
 
 def _same(one: Path, other: Path) -> bool:

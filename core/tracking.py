@@ -11,6 +11,8 @@ import re
 import subprocess
 from pathlib import Path
 
+from core.artifact import has_manifest
+
 ROOT = Path(__file__).resolve().parents[1]
 #: A server that does not answer is known in seconds; MLflow itself would ask for minutes. What is
 #: in the environment wins.
@@ -36,7 +38,7 @@ def newest_export(paper: str, stem: str | None = None) -> Path | None:
     beside export/.
     """
     found = runs_folder().joinpath(paper).glob(f"{stem or '*'}/*/seed*/finished.json")
-    whole = [done for done in found if (done.parent / "export" / "manifest.json").is_file()]
+    whole = [done for done in found if has_manifest(done.parent / "export")]
     newest = max(whole, key=lambda done: (done.stat().st_mtime_ns, str(done)), default=None)
     return newest.parent / "export" if newest else None
 

@@ -23,23 +23,22 @@ from jsonargparse import auto_cli
 from tqdm import tqdm
 from transformers import PreTrainedTokenizerFast
 
-from core.executor import Part, parts_folder
-from core.files import (
-    InputError,
+from core.artifact import (
+    Artifact,
     check_files,
-    digest,
-    json_lines,
-    read_json,
-    read_object,
-    sha256,
-    write_json,
-    written_folder,
+    has_manifest,
+    manifest_path,
+    read_manifest,
+    write_manifest,
 )
+from core.executor import Part, parts_folder
+from core.files import InputError, digest, json_lines, sha256, written_folder
 from datamodules.tokenizers import load_tokenizer, token_spans, tokenizer_fingerprint
 from kg.graph import KnowledgeGraph, Numbers, fingerprint
 from kg.linking.run import parts
 
 FORMAT = 2  # 2: one file of each kind, with checksums
+CORPUS = Artifact("corpus", "python -m datamodules.corpus --help", FORMAT, ("settings",))
 ARRAYS = ("tokens", "word_start", "offsets", "mentions", "mention_offsets", "held_out")
 # of those: where each sequence's tokens and mentions begin, and the last one's end
 OFFSETS = ("offsets", "mention_offsets")
@@ -285,22 +284,22 @@ def build_corpus(
         "held_out": held_out,
         "long_texts": long_texts,
     }
-    manifest, made = target / "manifest.json", target / "shards"  # these until the corpus is whole
-    if manifest.is_file() and not fresh:
-        before = read_object(manifest).get("settings") or {}
+    made = target / "shards"  # these until the corpus is whole
+    if has_manifest(target) and not fresh:
+        before = read_manifest(target).get("settings") or {}
         if changed := [k for k, v in settings.items() if before.get(k) != v]:
             raise InputError(
                 f"{out}: holds a corpus built with other settings ({', '.join(changed)}). "
                 "Choose another folder, or --fresh true to build it again."
             )
-        shutil.rmtree(made, ignore_errors=True)
-        print(f"{out}: already built with these settings (--fresh true builds it again)")
-        return target
+        if CORPUS.is_kept(target, {"settings": settings}):
+            shutil.rmtree(made, ignore_errors=True)
+            return target
     todo = [Part(f"shard-{number:05d}", part, part[1]) for number, part in enumerate(parts(linked))]
     with parts_folder(
         made, settings, what="shards", pattern="shard-*", fresh=fresh, anew="--fresh true"
     ) as folder:
-        manifest.unlink(missing_ok=True)
+        manifest_path(target).unlink(missing_ok=True)
         with tqdm(total=len(todo), desc="corpus shards", dynamic_ncols=True) as bar:
             counts = folder.map(
                 partial(
@@ -315,7 +314,7 @@ def build_corpus(
         _merge([made / part.name for part in todo], checksums, target / "arrays")
         total = {name: sum(own[name] for own in counts) for name in counts[0]}
         sums = {f"arrays/{name}.npy": sha256(target / "arrays" / f"{name}.npy") for name in ARRAYS}
-        write_json(manifest, {"settings": settings, "counts": total, "sha256": sums})
+        write_manifest(target, {"settings": settings, "counts": total, "sha256": sums})
     shutil.rmtree(made)
     return target
 
@@ -332,12 +331,7 @@ class Corpus:
         self, folder: str | Path, tokenizer: str | None = None, graph: str | None = None
     ) -> None:
         self.folder = Path(folder)
-        if not (self.folder / "manifest.json").is_file():
-            raise InputError(
-                f"{folder}: no finished corpus here (manifest.json is missing). "
-                "Build it: python -m datamodules.corpus --help"
-            )
-        self.manifest = read_json(self.folder / "manifest.json")
+        self.manifest = CORPUS.manifest(folder)
         for name, wanted in (("tokenizer", tokenizer), ("graph", graph)):
             if wanted is not None and self.manifest["settings"][name] != wanted:
                 raise InputError(
@@ -345,12 +339,7 @@ class Corpus:
                     f" ({self.manifest['settings'][name][:12]}, not {wanted[:12]}). Build it again"
                     f" with this {name}."
                 )
-        if self.manifest["settings"]["format"] != FORMAT:
-            raise InputError(
-                f"{folder}: built by an earlier version, without checksums. Build it again: --fresh"
-                " true."
-            )
-        check_files(folder, self.manifest.get("sha256"), "Build the corpus again: --fresh true.")
+        CORPUS.check(folder, self.manifest)
         arrays = (
             np.load(self.folder / "arrays" / f"{name}.npy", mmap_mode="r", allow_pickle=False)
             for name in ARRAYS
@@ -438,5 +427,5 @@ if __name__ == "__main__":
         folder = auto_cli(build_corpus, as_positional=False)
     except InputError as error:
         sys.exit(f"error: {error}")
-    counts = read_json(folder / "manifest.json")["counts"]
+    counts = read_manifest(folder)["counts"]
     print(f"{folder}: " + ", ".join(f"{v:,} {k.replace('_', ' ')}" for k, v in counts.items()))

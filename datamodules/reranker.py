@@ -24,16 +24,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from core.files import (
-    InputError,
-    check_files,
-    json_lines,
-    read_object,
-    sha256,
-    write_json,
-    written,
-    written_folder,
-)
+from core.artifact import Artifact
+from core.files import InputError, json_lines, read_object, write_json, written
 from datamodules.contexts import balanced, sides
 from datamodules.rows import attention, padded
 from datamodules.steps import (
@@ -48,6 +40,7 @@ from datamodules.tokenizers import load_tokenizer
 
 FILE = "reranker_inputs.json"
 AGAIN = "Make the samples again."
+SAMPLES = Artifact("samples of a reranker", "kepl rerank --help", keys=("kind", "counts"))
 
 
 class Sample(NamedTuple):
@@ -71,19 +64,14 @@ def save_samples(
             raise InputError(
                 f"{folder}: no mention for {part}; a reranker needs more texts with linked mentions"
             )
-    with written_folder(folder) as partial:
+    counts = {part: len(rows) for part, rows in samples.items()}
+    counts["without a right candidate"] = sum(not row.right for row in samples["train"])
+    with SAMPLES.writing(folder, {**manifest, "kind": "reranker", "counts": counts}) as partial:
         for part, rows in samples.items():
             with written(partial / f"{part}.jsonl") as handle:
                 handle.writelines(
                     json.dumps(row._asdict(), ensure_ascii=False) + "\n" for row in rows
                 )
-        sums = {path.name: sha256(path) for path in sorted(partial.iterdir())}
-        counts = {part: len(rows) for part, rows in samples.items()}
-        counts["without a right candidate"] = sum(not row.right for row in samples["train"])
-        write_json(
-            partial / "manifest.json",
-            {**manifest, "kind": "reranker", "counts": counts, "sha256": sums},
-        )
     return Path(folder)
 
 
@@ -91,10 +79,7 @@ def load_samples(folder: str | Path) -> dict[str, list[Sample]]:
     """{part: samples} of a folder that :func:`save_samples` wrote. Raises InputError where it is
     none, or damaged."""
     folder = Path(folder)
-    manifest = read_object(folder / "manifest.json")
-    if manifest.get("kind") != "reranker":
-        raise InputError(f"{folder}/manifest.json: no samples of a reranker. {AGAIN}")
-    check_files(folder, manifest.get("sha256"), AGAIN)
+    SAMPLES.read(folder)
     found: dict[str, list[Sample]] = {}
     for part in ("train", "held_out"):
         found[part] = []

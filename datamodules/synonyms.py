@@ -34,13 +34,17 @@ from rapidfuzz.distance import JaroWinkler
 from tqdm import tqdm
 
 from core.arrays import read_table
-from core.files import InputError, read_json, sealed, sha256, write_json, written, written_folder
+from core.artifact import Artifact
+from core.files import InputError, written
 from core.outputs import check_no_input
 from kg.documents.formats import documents
 from kg.graph import KnowledgeGraph, fingerprint
 
 FORMAT = 1
 FILE = "samples.parquet"
+SAMPLES = Artifact(
+    "samples", "python -m datamodules.synonyms build --help", FORMAT, ("settings",), FILE
+)
 UNTYPED = ("", "未知")
 _SENTENCE = re.compile(r"[^。！？；!?;\n]*[。！？；!?;\n]*")
 
@@ -216,9 +220,7 @@ def build_samples(
             "seed": seed,
         },
     )
-    manifest = folder / "manifest.json"
-    if not fresh and manifest.is_file() and read_json(manifest).get("settings") == settings:
-        print(f"{out}: these samples are there already; kept (--fresh builds them again)")
+    if SAMPLES.is_kept(folder, {"settings": settings}, fresh):
         return folder
     try:
         made, dropped = samples(
@@ -230,19 +232,11 @@ def build_samples(
         raise InputError(
             f"{graph}: no sample is left: {dict(dropped)}. Lower --negatives or --similarity."
         )
-    with written_folder(folder) as partial:
+    counts = {"samples": len(made), "of shared neighbours": sum(s.shared for s in made)}
+    manifest = {"settings": settings, "counts": counts, "left_out": dict(dropped)}
+    with SAMPLES.writing(folder, manifest) as partial:
         columns = {field: [getattr(s, field) for s in made] for field in Sample._fields}
         pq.write_table(pa.table(columns), partial / FILE, compression="zstd")
-        counts = {"samples": len(made), "of shared neighbours": sum(s.shared for s in made)}
-        write_json(
-            partial / "manifest.json",
-            {
-                "settings": settings,
-                "counts": counts,
-                "left_out": dict(dropped),
-                "sha256": sha256(partial / FILE),
-            },
-        )
     print(f"{out}: " + ", ".join(f"{n:,} {what}" for what, n in counts.items()))
     for reason, n in sorted(dropped.items()):
         print(f"left out: {n:,} {reason}")
@@ -252,9 +246,7 @@ def build_samples(
 def load_samples(folder: str | Path) -> list[Sample]:
     """The samples in `folder`. Raises InputError when there are none, or the file is not what the
     manifest says."""
-    sealed(
-        folder, FILE, "samples", "Build the samples", "Run: python -m datamodules.synonyms build"
-    )
+    SAMPLES.read(folder)
     return [Sample(**row) for row in read_table(Path(folder) / FILE, Sample._fields).to_pylist()]
 
 

@@ -16,8 +16,9 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, 
 from tqdm import tqdm
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
+from core.artifact import check_files
 from core.executor import Part, parts_folder
-from core.files import InputError, check_files, digest, written
+from core.files import InputError, digest, written
 from datamodules.pretrained import load
 
 PIECE, PART = 20_000, 200_000  #: texts that are tokenised at once; texts of a part

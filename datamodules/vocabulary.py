@@ -19,17 +19,22 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 from tqdm import tqdm
 from transformers import PreTrainedTokenizerFast
 
-from core.files import InputError, digest, read_json, sha256, write_json, written_folder
+from core.artifact import Artifact, read_manifest
+from core.files import InputError, digest, sha256
 from datamodules.tokenizers import load_tokenizer, tokenizer_fingerprint
 from kg.documents.formats import documents
 from kg.graph import KnowledgeGraph, fingerprint
 
 FORMAT = 1
+VOCABULARY = Artifact(
+    "vocabulary", "python -m datamodules.vocabulary --help", FORMAT, ("recipe",), ""
+)
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 UNUSED = 100
 #: [first, last] code points that are always there
@@ -154,9 +159,8 @@ def _graph_texts(graph: KnowledgeGraph) -> Iterator[str]:
 
 def build_vocabulary(
     graph: str, texts: list[str], out: str, pieces: int = 4000, fresh: bool = False
-) -> tuple[Path, bool]:
-    """(the tokenizer's folder `out`, whether it was there already), from a saved graph and files of
-    text.
+) -> Path:
+    """The tokenizer's folder `out`, from a saved graph and files of text.
 
     texts: whatever kg.linking reads. Raises InputError for a broken file, or a folder that holds
         something else.
@@ -171,14 +175,8 @@ def build_vocabulary(
         "texts": [sha256(text) for text in texts],
         "pieces": pieces,
     }
-    if (folder / "manifest.json").is_file():
-        if not fresh and read_json(folder / "manifest.json").get("recipe") == recipe:
-            return folder, True
-    elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InputError(
-            f"{out}: there is something here that is no vocabulary; it is left alone. Choose"
-            " another --out."
-        )
+    if VOCABULARY.is_kept(folder, {"recipe": recipe}, fresh):
+        return folder
     every = tqdm(
         documents([Path(t) for t in texts], None, "skip", used=False),
         unit=" texts",
@@ -186,16 +184,13 @@ def build_vocabulary(
         dynamic_ncols=True,
     )
     tokens = vocabulary(_graph_texts(KnowledgeGraph.load(graph)), (d.text for d in every), pieces)
-    with written_folder(folder) as partial:
+    manifest: dict[str, Any] = {"recipe": recipe, "vocabulary": digest(tokens)}
+    with VOCABULARY.writing(folder, manifest) as partial:
         tokenizer(tokens).save_pretrained(partial)
         made = load_tokenizer(str(partial))
-        facts = {
-            "tokens": len(made),
-            "fingerprint": tokenizer_fingerprint(made),
-            "vocabulary": digest(tokens),
-        }
-        write_json(partial / "manifest.json", {"recipe": recipe, **facts})
-    return folder, False
+        manifest["tokens"] = len(made)
+        manifest["fingerprint"] = tokenizer_fingerprint(made)
+    return folder
 
 
 def main() -> None:
@@ -211,15 +206,11 @@ def main() -> None:
     parser.add_argument("--fresh", action="store_true", help="build again even if it is there")
     options = parser.parse_args()
     try:
-        folder, was_there = build_vocabulary(**vars(options))
+        folder = build_vocabulary(**vars(options))
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
-    count = read_json(folder / "manifest.json")["tokens"]
-    print(
-        f"{folder}: {count:,}"
-        f" tokens{' (there already, from the same graph and texts; kept)' if was_there else ''}"
-    )
+    print(f"{folder}: {read_manifest(folder)['tokens']:,} tokens")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What an exported model says of itself: manifest.json for programs, README.md (a Hugging Face
+"""What an exported model says of itself: its manifest for programs, README.md (a Hugging Face
 model card) for people."""
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from typing import Any
 
 import yaml
 
-from core.files import InputError, digest, read_json, sha256, write_json, written
+from core.artifact import MANIFEST, read_manifest, write_manifest
+from core.files import digest, read_json, sha256, written
 from core.journal import run_id_in
 from experiments.tracking import Run, data_folders, data_hashes
 
@@ -24,7 +25,7 @@ def data_provenance(config: Any) -> dict[str, dict[str, Any]]:
     them}} of every data folder."""
     hashes, found = data_hashes(config), {}
     for name, folder in data_folders(config).items():
-        manifest = read_json(folder / "manifest.json")
+        manifest = read_manifest(folder)
         found[name] = {"sha256": hashes[name]} | {k: manifest[k] for k in TOLD if manifest.get(k)}
     return found
 
@@ -66,7 +67,7 @@ def card(
     """The model card of an export.
 
     name      of the model, its heading
-    manifest  what manifest.json holds: data, scores, commit, mlflow_run
+    manifest  what the manifest holds: data, scores, commit, mlflow_run
     config    of the run
     files     in the export's folder
     about     what was trained, a sentence or two
@@ -142,25 +143,9 @@ def identify(folder: Path) -> dict[str, Any]:
     Manifests (also that of a table within the export) and the card are left out: commit, scores and
     times are in them, which change nothing that a model computes.
     """
-    files = sorted(
-        p for p in folder.rglob("*") if p.is_file() and p.name not in ("manifest.json", CARD)
-    )
+    files = sorted(p for p in folder.rglob("*") if p.is_file() and p.name not in (MANIFEST, CARD))
     checksums = {file.relative_to(folder).as_posix(): sha256(file) for file in files}
     return {"checksums": checksums, "identity": digest(checksums)}
-
-
-def seal(folder: Path) -> int:
-    """Write :func:`identify` of an export into its manifest. Returns the number of files. Raises
-    InputError for no export."""
-    file = folder / "manifest.json"
-    manifest = read_json(file) if file.is_file() else None
-    if not isinstance(manifest, dict) or "paper" not in manifest:
-        raise InputError(
-            f"{folder}: no export here; expected a folder whose manifest.json names its paper"
-        )
-    facts = identify(folder)
-    write_json(file, manifest | facts)
-    return len(facts["checksums"])
 
 
 def describe(
@@ -171,7 +156,7 @@ def describe(
     scores: Mapping[str, Any],
     more: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write manifest.json and the card into an export's folder; everything else is in it
+    """Write manifest and card into an export's folder; everything else is in it
     already."""
     manifest = {
         "paper": run.paper,
@@ -185,7 +170,7 @@ def describe(
         **read_json(run.folder / "environment.json"),
     }
     files = sorted(p.name for p in folder.iterdir())
-    write_json(folder / "manifest.json", manifest)
+    write_manifest(folder, manifest)
     with written(folder / CARD) as handle:
         handle.write(
             card(name, json.loads(json.dumps(manifest, default=str)), run.config, files, about)

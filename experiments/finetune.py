@@ -14,7 +14,7 @@ on new text:
     encoder/            what the encoder's `load` and linker read beside the weights of its BERT
                         (config, tables, names); it is an
                         encoder's export itself, and can be fine-tuned again
-    manifest.json       `kind`, `labels`, `markers`, `language`, `max_length`, `task`, `suite`;
+    its manifest        `kind`, `labels`, `markers`, `language`, `max_length`, `task`, `suite`;
                         `model`, `head` and `linker` with
                         their settings; `request` (--request); `checksums` of every file above.
                         Paths in it are relative.

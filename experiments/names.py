@@ -37,7 +37,8 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from core.files import InputError, digest, read_json, sha256, written_folder
+from core.artifact import has_manifest, read_manifest
+from core.files import InputError, digest, sha256, written_folder
 from core.tracking import ROOT, folder_name, newest_export, runs_folder
 from datamodules.pretrained import HUB_NAME, PACKAGED, files_identity, identity, pretrained
 
@@ -167,8 +168,7 @@ def _task_folder(task: str) -> Path:
 
 def _holds_fine_tuned(folder: Path) -> bool:
     """Whether `folder` is a fine-tuned model's export (experiments.finetune.write_export)."""
-    file = folder / "manifest.json"
-    return file.is_file() and "head" in read_json(file)
+    return has_manifest(folder) and "head" in read_manifest(folder)
 
 
 def is_task(name: str) -> bool:
@@ -202,7 +202,7 @@ class _Run(NamedTuple):
 
 
 def _run(folder: Path, base: Path) -> _Run:
-    manifest = read_json(folder / "export" / "manifest.json")
+    manifest = read_manifest(folder / "export")
     request, tuned = manifest.get("request") or {}, manifest.get("fine_tuned") or {}
     return _Run(
         folder.relative_to(base).parts[0],
@@ -291,16 +291,14 @@ def finetuned(name: str) -> FineTuned:
         )
         if folder is None:
             raise InputError(
-                f"{name}: no fine-tuned model's export here (manifest.json with a head); run `make"
+                f"{name}: no fine-tuned model's export here (a manifest with a head); run `make"
                 " finetune` first"
             )
         folder = folder.resolve()
-        return FineTuned(
-            f"{folder.name}-{digest(str(folder))[:6]}", folder, read_json(folder / "manifest.json")
-        )
+        return FineTuned(f"{folder.name}-{digest(str(folder))[:6]}", folder, read_manifest(folder))
     if is_task(name):
         folder = _task_export(name)
-        return FineTuned(folder_name(name), folder, read_json(folder / "manifest.json"))
+        return FineTuned(folder_name(name), folder, read_manifest(folder))
     near = [one for one in close_names(name) if is_task(one)]
     hint = f" Did you mean {' or '.join(near)}?" if near else ""
     there = ", ".join(fine_tuned_names()) or "nothing yet"
@@ -311,7 +309,7 @@ def finetuned(name: str) -> FineTuned:
 
 def _encoder_from_fine_tuning(label: str, folder: Path) -> Encoder:
     """The encoder of a fine-tuned model."""
-    manifest = read_json(folder / "manifest.json")
+    manifest = read_manifest(folder)
     linker = manifest["linker"]
     return Encoder(
         label,
@@ -326,8 +324,7 @@ def _encoder_from_fine_tuning(label: str, folder: Path) -> Encoder:
 def _encoder_from_export(name: str, folder: Path) -> Encoder:
     if _holds_fine_tuned(folder):
         return _encoder_from_fine_tuning(name, folder)
-    manifest = read_json(folder / "manifest.json")
-    # one from before is refused where it is loaded
+    manifest = read_manifest(folder)
     paper, identity = str(manifest.get("paper")), manifest.get("identity")
     if paper not in recipes():
         raise InputError(
@@ -363,7 +360,7 @@ def _export_in(checkpoint: Path) -> Path:
         checkpoint.parent,
         checkpoint.parent.parent / "export",
     ):
-        if (folder / "manifest.json").is_file() and (folder / "config.json").is_file():
+        if has_manifest(folder) and (folder / "config.json").is_file():
             return folder
     raise InputError(
         f"CKPT={checkpoint}: no finished run here; expected its folder, or its export/"
@@ -388,7 +385,7 @@ def encoder(name: str, checkpoint: str | None = None) -> Encoder:
     if folder.is_dir() and not (paper in recipes() and not stem):
         folder = folder.resolve()
         label = f"{folder.name}-{digest(str(folder))[:6]}"
-        if (folder / "manifest.json").is_file() and "paper" in read_json(folder / "manifest.json"):
+        if has_manifest(folder) and "paper" in read_manifest(folder):
             return _encoder_from_export(label, folder)
         return _plain(label, folder)
     if paper in recipes():

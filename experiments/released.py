@@ -22,8 +22,9 @@ from typing import Any
 
 import yaml
 
+from core.artifact import write_manifest
 from core.dotted import imported
-from core.files import InputError, digest, sha256, write_json, written_folder
+from core.files import InputError, digest, sha256, written_folder
 from core.tracking import ROOT, commit
 from datamodules.tokenizers import load_tokenizer
 from experiments.card import identify
@@ -93,7 +94,7 @@ def make_export(paper: str, source: str, out: str | Path, **settings: Any) -> Pa
             "files": weights,
             "settings": settings,
         }
-        write_json(made / "manifest.json", manifest)
+        write_manifest(made, manifest)
     return Path(out)
 
 

@@ -21,6 +21,7 @@ from typing import Any, Literal, NamedTuple
 
 import yaml
 
+from core.artifact import manifest_path
 from core.executor import engine_of
 from core.files import InputError, digest, read_json, sha256
 from core.journal import Journal
@@ -30,7 +31,7 @@ from datamodules.options import Files
 from datamodules.pretrained import load
 from datamodules.tasks import Pair, Task, load_task
 from datamodules.tasks.definition import Definition, config_of
-from datamodules.tasks.prepare import task, task_folder
+from datamodules.tasks.prepare import find_task, task_folder
 from experiments.machine import Machine
 from experiments.names import Encoder, model_names, options
 from experiments.pretrain import gpus, trained_encoder
@@ -174,7 +175,7 @@ def train_seeds(
     options: those that only some encoders support (`options` of encoder.yaml), by name.  args:
         further words for LightningCLI.
     """
-    definition = task(name)
+    definition = find_task(name)
     if epochs is not None and epochs < 1:
         raise InputError(f"EPOCHS={epochs}: expected a number of at least 1")
     files, place_of_work = files or Files(), machine or Machine()
@@ -194,7 +195,7 @@ def train_seeds(
     typed = ({"trainer.max_epochs": epochs} if epochs else {}) | ({LR: lr} if lr else {})
     points = list({digest(p): p for p in ({**point, **typed} for point in points)}.values())
     request = {
-        "task": sha256(folder / "manifest.json"),
+        "task": sha256(manifest_path(folder)),
         "config": config,
         "encoder": chosen.identity,
         "points": points,

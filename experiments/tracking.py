@@ -24,6 +24,7 @@ from pytorch_lightning.loggers import Logger
 from pytorch_lightning.loggers.logger import DummyLogger
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 
+from core.artifact import has_manifest, manifest_path
 from core.files import InputError, digest, remove_leftovers, sha256, write_json, written
 from core.journal import Journal
 from core.tracking import commit, environment, runs_folder
@@ -59,8 +60,8 @@ def content(value: Any, path: str = "") -> Any:
         }
     if isinstance(value, list):
         return [content(v, f"{path}[]") for v in value]
-    if isinstance(value, str) and (Path(value) / "manifest.json").is_file():
-        return sha256(Path(value) / "manifest.json")
+    if isinstance(value, str) and has_manifest(value):
+        return sha256(manifest_path(value))
     if isinstance(value, str) and path.endswith(MODELS) and value not in PACKAGED:
         return model_content(value)
     return value
@@ -78,16 +79,12 @@ def data_folders(value: Any, key: str = "") -> dict[str, Path]:
     """{setting: folder} of every setting that names a folder with a manifest."""
     if isinstance(value, dict):
         return {k: v for name, inner in value.items() for k, v in data_folders(inner, name).items()}
-    return (
-        {key: Path(value)}
-        if isinstance(value, str) and (Path(value) / "manifest.json").is_file()
-        else {}
-    )
+    return {key: Path(value)} if isinstance(value, str) and has_manifest(value) else {}
 
 
 def data_hashes(value: Any) -> dict[str, str]:
     """{setting: digest of its manifest} for every setting that names a folder with a manifest."""
-    return {key: sha256(folder / "manifest.json") for key, folder in data_folders(value).items()}
+    return {key: sha256(manifest_path(folder)) for key, folder in data_folders(value).items()}
 
 
 def model_identities(value: Any, path: str = "") -> dict[str, str]:

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 from core.files import InputError
 from core.settings import nearest
+from core.typed import typed
 from experiments.names import close_names, fine_tuned_names, is_task
 from inference.attributes import find_attributes
 from inference.detectors import (
@@ -48,6 +49,7 @@ from inference.options import (
     Matching,
     Options,
     Work,
+    check_names,
     check_nil,
     check_uses,
     checked_texts,
@@ -138,6 +140,7 @@ class Steps(NamedTuple):
         return re.split(r"\s+\+\s+", self.detect)
 
 
+@typed
 def steps_of(chain: str) -> Steps:
     """The steps of a chain such as "NCBI/minilm > sapbert". Raises InputError for a first step that
     detects nothing."""
@@ -185,9 +188,10 @@ class Pipeline:
     identities  {step that is a model: the identity of its weights}
 
     Raises InputError for a folder without a graph, a chain that is none and a model that does not
-    exist.
+    exist, and TypeError for an argument of another type.
     """
 
+    @typed
     def __init__(
         self,
         graph: str | Path | KnowledgeGraph,
@@ -195,7 +199,7 @@ class Pipeline:
         nil: float | None = None,
         top: int = 5,
         work: Work | None = None,
-        types: Sequence[str] = (),
+        types: str | Iterable[str] = (),
         negation: bool = False,
         matching: Matching | None = None,
         **options: Unpack[Options],
@@ -203,6 +207,12 @@ class Pipeline:
         if top < 1:
             raise InputError(f"top {top}: expected at least 1")
         check_nil(nil)
+        check_names(options)
+        if not isinstance(graph, KnowledgeGraph) and not Path(graph).is_dir():
+            raise InputError(
+                f"graph {str(graph)!r}: no such folder, so no knowledge graph here; expected the"
+                " folder of one (kepl graph build --help)"
+            )
         self.steps, self.nil, self.top = steps_of(chain), nil, top
         self.options, self._given = LinkerOptions(**options), options
         self.chain, self.work = chain, work or Work()

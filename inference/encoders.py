@@ -12,14 +12,16 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
+from core.artifact import check_files, has_manifest
 from core.dotted import imported
 from core.executor import Part, parts_folder
-from core.files import InputError, check_files, digest, written
+from core.files import InputError, digest, written
 from core.tracking import runs_folder
+from core.typed import typed
 from datamodules.tokenizers import load_tokenizer
 from experiments.names import Encoder
 from inference.linkers import Names, Ranking
-from inference.options import POOLINGS, LinkerOptions, Work, checked_device
+from inference.options import POOLINGS, LinkerOptions, Work, checked_device, checked_texts
 from kg.search.index import EXACT, Index, backends_in, checked_backend, extend, write
 
 MAX_LENGTH = 25  #: tokens of a name, as SapBERT cuts them
@@ -84,6 +86,7 @@ class Embedder:
 
     def __call__(self, names: Sequence[str]) -> Tensor:
         """(n, hidden) float32 on the CPU."""
+        names = checked_texts(names)
         rows = {name: row for row, name in enumerate(dict.fromkeys(names))}
         made = self._encoded(list(rows))
         return made if len(rows) == len(names) else made[[rows[name] for name in names]]
@@ -202,7 +205,7 @@ def encoded(
     made_of = index_made_of(names, embedder)
     folder = folder or runs_folder() / "linking" / "index" / digest([made_of, "memory-mapped"])[:16]
     backend = checked_backend(backend, len(names.strings), embedder.encoder.hidden_size)
-    if not (folder / "manifest.json").is_file():
+    if not has_manifest(folder):
         write_index(names.strings, embedder, folder, made_of, backend, work or Work())
     elif backend not in (*EXACT, *backends_in(folder)):
         extend(folder, made_of, backend)
@@ -268,6 +271,7 @@ def _read_vectors(place: Path, parts: Sequence[Part]) -> Iterator[Tensor]:
         yield torch.from_numpy(np.load(place / part.name, allow_pickle=False))
 
 
+@typed
 def embedder(chosen: Encoder, options: LinkerOptions) -> Embedder:
     """An encoder as an embedder. Raises InputError for a GPU that is not available."""
     module = imported(chosen.load, "models")(chosen.folder)

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import yaml
 
 from core.dotted import imported
+from core.typed import typed
 from experiments.names import Encoder, encoder
 from inference.linkers import Linker, Names
 from inference.options import LinkerOptions, Work
@@ -40,6 +41,7 @@ class Linkable(Protocol):
     def on(self, names: Names, work: Work = ...) -> Linker: ...
 
 
+@typed
 def linkable(
     name: str, options: LinkerOptions | None = None, checkpoint: str | None = None
 ) -> Linkable:

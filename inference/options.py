@@ -6,12 +6,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
 from core.executor import engine_of
 from core.files import InputError
+from core.settings import nearest
+from core.typed import check_fields
 from kg.graph import check_kinds
 from kg.linking.normal import BEST, Level
 
@@ -60,6 +62,7 @@ class LinkerOptions:
     device: str = "cpu"
 
     def __post_init__(self) -> None:
+        check_fields(self)
         for name, least in (("max_length", 3), ("beams", 1), ("tokens", 1)):
             value = getattr(self, name)
             if value is not None and value < least:
@@ -122,6 +125,7 @@ class Work:
     engine: Literal["processes", "ray"] | None = None
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if self.workers < 1:
             raise InputError(f"workers {self.workers}: expected at least 1")
 
@@ -152,6 +156,7 @@ class Matching:
     kinds: Sequence[str] = ()
 
     def __post_init__(self) -> None:
+        check_fields(self)
         check_kinds(self.kinds)
 
     def settings(self) -> dict[str, Any]:
@@ -179,6 +184,16 @@ class Options(TypedDict, total=False):
     tokens: int
     by: Literal["entities", "names"]
     device: str
+
+
+def check_names(options: Mapping[str, Any]) -> None:
+    """Raise TypeError for a keyword that is no option of :class:`LinkerOptions`."""
+    known = [field.name for field in fields(LinkerOptions)]
+    for name in options:
+        if name not in known:
+            raise TypeError(
+                f"no option {name!r}; {nearest(name, known)}choose from: {', '.join(known)}"
+            )
 
 
 def restricted_to(candidates: str) -> tuple[str, int] | None:

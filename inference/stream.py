@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import shutil
 import tempfile
 from collections import Counter
@@ -31,11 +32,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from tqdm import tqdm
 
+from core.artifact import check_files
 from core.executor import PartsFolder, parts_folder
 from core.files import (
     InputError,
     Span,
-    check_files,
     digest,
     explaining,
     json_lines,
@@ -44,18 +45,23 @@ from core.files import (
     unpacked_name,
 )
 from core.outputs import Output, check_ending
+from core.stopping import keeping
+from core.typed import typed
 from datamodules.tasks import Pair, Relation, Tagged
 from inference.attributes import describe
 from inference.detectors import BATCH, Detected, TaggerDetector, united
+from inference.ids import DifferentIds, IdCounter, check_ids
 from inference.options import Work
 from kg.documents.bioc import HEAD, TAIL, bioc_document, biocjson_document
 from kg.documents.formats import (
     INPUTS,
+    LINES,
     Document,
     Plan,
     check_options,
     documents,
     files_in,
+    is_consumed,
     planned,
     pubtator_annotations,
     spooled,
@@ -67,6 +73,7 @@ if TYPE_CHECKING:
     from inference.chain import Pipeline
     from inference.taggers import PairModel, Ranker, RelationModel, Tagger
 
+LOG = logging.getLogger(__name__)
 InputFormat = Literal["jsonl", "text", "pubtator", "pubmed", "bioc", "biocjson", "xml"]
 OutputFormat = Literal["jsonl", "pubtator", "bioc", "biocjson"]
 FORMATS = ("jsonl", "pubtator", "bioc", "biocjson")
@@ -285,9 +292,20 @@ def process_files(
     Raises InputError for an input that cannot be read, an output that another process writes, and
     one that was begun with other settings or of other files.
     """
+    if not inputs:
+        raise InputError("inputs: expected at least one file or folder, got none")
     wanted, workers = format_of(output, output_format), (work or Work()).settings(device)
     target = Output(output, inputs)
-    with spooled(inputs) as (given, copies), _parts_place(target) as place:
+    if target.stream and workers["workers"] == 1 and _flows(inputs, input_format):
+        counts, unused = _process_stream(process, source, inputs[0], target, wanted)
+        if left_out is not None:
+            left_out.update(unused)
+        return counts
+    with (
+        spooled(inputs) as (given, copies),
+        _parts_place(target) as place,
+        keeping(lambda: _describe_kept(place, target)),
+    ):
         unused = Counter[str]()
         files = [file.resolve() for file in files_in(given, unused)]
         target.check_inputs(files)
@@ -314,9 +332,17 @@ def process_files(
                 for own in facts:
                     unused.update(own.pop("left_out"))
                 counts = Counts(*(sum(own[key] for own in facts) for key in Counts._fields))
-                finished = {"counts": counts._asdict(), "left_out": dict(+unused)}
+                paths = [place / part.name for part in plan.make_parts()]
+                finished = {
+                    "counts": counts._asdict(),
+                    "left_out": dict(+unused),
+                    "repeated_ids": check_ids(
+                        paths,
+                        _plain if wanted == "pubtator" else str,
+                        lambda: _places(source, files),
+                    ),
+                }
                 if counts.documents:
-                    paths = [place / part.name for part in plan.make_parts()]
                     _write_output(
                         target, paths, wanted, made_of | {"output_format": wanted}, finished
                     )
@@ -326,12 +352,89 @@ def process_files(
             shutil.rmtree(place)
     if left_out is not None:
         left_out.update(finished["left_out"])
+    _warn_of_repeated(target, finished.get("repeated_ids", 0))
     counts = Counts(**finished["counts"])
     if not counts.documents:
         raise InputError(
             f"{inputs[0]}: no document in the input. Check the files and their format."
         )
     return counts
+
+
+def _flows(inputs: Sequence[str | Path], format: str | None) -> bool:
+    """Whether the input is one that is gone once it is read, in a format of lines: a record can be
+    written before the input ends."""
+    if len(inputs) != 1:
+        return False
+    path = _opened_path(inputs[0])
+    return is_consumed(path) and (format or input_format_of(path)) in LINES
+
+
+def _opened_path(given: str | Path) -> Path:
+    return Path("/dev/stdin" if str(given) == "-" else given)
+
+
+def _process_stream(
+    process: Process, source: Source, given: str | Path, target: Output, format: str
+) -> tuple[Counts, Counter[str]]:
+    """Write each batch's records to a stream as soon as the batch is read. Returns the counts, and
+    what was left out."""
+    unused, counts = Counter[str](), Counts(0, 0, 0)
+    counter, different = IdCounter(str), DifferentIds(_plain)
+
+    def records() -> Iterator[dict[str, Any]]:
+        nonlocal counts
+        for batch in batches(source([Span(_opened_path(given))], unused), BATCH):
+            if format == "pubtator":
+                for document in batch:
+                    different.check(document.id, document.where)
+            made = process(batch)
+            for record in made:
+                counter.add(record["id"])
+                yield record
+            counts = _sum(counts, _counted(made))
+            out.flush()
+
+    written = "what is written is complete; the rest of the input is not read"
+    with keeping(lambda: written), target.written({}, {}) as out:
+        if format == "jsonl":
+            out.writelines(json.dumps(one, ensure_ascii=False) + "\n" for one in records())
+        else:
+            out.writelines(formatted(records(), format))
+    _warn_of_repeated(target, counter.count().repeated)
+    return counts, +unused
+
+
+def _warn_of_repeated(target: Output, repeated: int) -> None:
+    if repeated:
+        LOG.warning(f"{target.path}: {repeated:,} documents have the id of an earlier document")
+
+
+def _describe_kept(place: Path, target: Output) -> str:
+    """What a stopped run leaves of an output."""
+    if target.stream:
+        return f"nothing is written to {target.path}; give the same command again"
+    documents = _count_begun(place)
+    for part in place.glob("part-*.jsonl"):
+        with open(part, "rb") as handle:
+            documents += sum(1 for _ in handle)
+    if not documents:
+        return "nothing new is kept; give the same command again"
+    return (
+        f"{documents:,} documents are kept beside {target.path}; the same command resumes after"
+        " them"
+    )
+
+
+def _count_begun(place: Path) -> int:
+    """Documents that parts which were begun hold, and that are not made again."""
+    return sum(_complete_batches(part)[1].documents for part in place.glob("part-*.begun"))
+
+
+def _places(source: Source, files: Sequence[Path]) -> Iterator[tuple[str, str]]:
+    """(id, file and line) of every document of the inputs."""
+    for document in source([Span(file) for file in files], Counter()):
+        yield document.id, document.where
 
 
 @contextlib.contextmanager
@@ -356,8 +459,9 @@ def _write_parts(
     """Write what is missing of an output's parts; returns the counts of all. Raises InputError for
     an input that changed."""
     todo = plan.save(folder.out)
-    if there := sum(own["documents"] for own in folder.done(todo)):
-        resumed(there)
+    there = sum(own["documents"] for own in folder.done(todo))
+    if kept := there + _count_begun(folder.out):
+        resumed(kept)
     with tqdm(initial=there, desc=description, unit="document", disable=None) as bar:
         counts = folder.map(
             partial(_write_part, source=source),
@@ -396,6 +500,7 @@ def _write_output(
         out.writelines(formatted(records, format))
 
 
+@typed
 def link_files(
     pipeline: Pipeline,
     inputs: Sequence[str | Path],
@@ -551,6 +656,7 @@ def _rows(
             yield {"id": str(record.get("id", where.rpartition(":")[2]))} | kept
 
 
+@typed
 def predict_files(
     model: Tagger | RelationModel | PairModel | Ranker,
     inputs: Sequence[str | Path],
@@ -713,6 +819,7 @@ def predict_examples(
     return model.predict_examples(examples)
 
 
+@typed
 def predict_task(
     model: Tagger | RelationModel | PairModel | Ranker,
     examples: Sequence[Any],

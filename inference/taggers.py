@@ -36,8 +36,10 @@ from lightning_fabric.utilities import move_data_to_device
 from safetensors.torch import load_file
 from torch import Tensor
 
+from core.artifact import check_export
 from core.dotted import imported
-from core.files import InputError, verified
+from core.files import InputError
+from core.typed import typed
 from datamodules.finetune import Feature, FinetuneBatch, FinetuneData, bio_decoded, units
 from datamodules.pairs import candidate_pairs, mark_pair, may_overlap, sentences
 from datamodules.tasks import Pair, Relation, Tagged
@@ -307,6 +309,7 @@ class RelationModel(_Classifier):
     """Names the relation of two entities of a text, which are marked as the task's reader marks
     them (datamodules.pairs)."""
 
+    @typed
     def predict(
         self,
         texts: Sequence[str],
@@ -329,6 +332,7 @@ class RelationModel(_Classifier):
             [self.data.related(i, Relation("", "", text, "", [])) for i, text in enumerate(own)]
         )
 
+    @typed
     def relations(
         self, texts: Sequence[str], mentions: Sequence[Sequence[tuple[int, int, str | None]]]
     ) -> list[list[Related]]:
@@ -375,6 +379,7 @@ class RelationModel(_Classifier):
 class PairModel(_Classifier):
     """Names the class of two texts."""
 
+    @typed
     def predict(self, pairs: Sequence[tuple[str, str]]) -> list[Labelled]:
         return self._labelled(
             [self.data.paired(i, Pair("", "", *pair, "")) for i, pair in enumerate(pairs)]
@@ -400,6 +405,7 @@ class Ranker(FineTunedModel):
         features = [self.data.paired(i, Pair("", "", *pair, "")) for i, pair in enumerate(pairs)]
         return [float(score) for score, _ in self._outputs(features)]
 
+    @typed
     def rank(self, question: str, answers: Sequence[str]) -> list[Answer]:
         """The answers, best first; of equal scores the one that was given first."""
         scores = self.scores([(question, answer) for answer in answers])
@@ -426,6 +432,7 @@ KINDS: dict[str, type[Tagger] | type[RelationModel] | type[PairModel] | type[Ran
 }
 
 
+@typed
 def load_tagger(
     name: str | Path,
     *,
@@ -442,12 +449,11 @@ def load_tagger(
     """
     found = finetuned(str(name))
     folder, manifest = found.folder, found.manifest
-    verified(folder)
+    check_export(folder)
     linker = manifest["linker"] or {"name": None, "folder": "encoder", "settings": {}}
     if linker["folder"] not in ("encoder", "linker"):
         raise InputError(
-            f"{folder}/manifest.json: linker folder {linker['folder']!r}; expected encoder or"
-            " linker"
+            f"{folder}: linker folder {linker['folder']!r}; expected encoder or linker"
         )
     data = FinetuneData(
         "",

@@ -31,10 +31,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from core.arrays import read_table
-from core.files import InputError, digest, read_object, sha256, write_json, written_folder
+from core.artifact import Artifact
+from core.files import InputError, digest
 from core.settings import nearest
 
 FORMAT = 1
+GRAPH = Artifact("knowledge graph", "python -m kg.build --help", FORMAT, keys=("counts",))
 SCHEMAS = {
     "entities": pa.schema([("id", pa.string()), ("name", pa.string()), ("type", pa.string())]),
     "names": pa.schema([(c, pa.string()) for c in ("id", "name", "kind", "language", "source")]),
@@ -222,14 +224,10 @@ class KnowledgeGraph:
         """Write the graph to `folder`, whole or not at all. Returns the folder."""
         folder = Path(folder)
         parts = self.saved_parts
-        with written_folder(folder) as partial:
+        manifest = self.manifest | {"format": FORMAT, "counts": self.counts()}
+        with GRAPH.writing(folder, manifest) as partial:
             for part in parts:
                 pq.write_table(getattr(self, part), partial / f"{part}.parquet", compression="zstd")
-            files = {f"{part}.parquet": sha256(partial / f"{part}.parquet") for part in parts}
-            write_json(
-                partial / "manifest.json",
-                self.manifest | {"format": FORMAT, "counts": self.counts(), "sha256": files},
-            )
         return folder
 
     @classmethod
@@ -237,18 +235,15 @@ class KnowledgeGraph:
         """The graph in `folder`. Raises InputError when a file is missing or is not what the
         manifest says."""
         folder = Path(folder)
-        manifest = _manifest(folder)
-        tables = {}
-        for part in SCHEMAS:
-            file = folder / f"{part}.parquet"
-            if part == "equivalences" and file.name not in manifest["sha256"] and not file.exists():
-                continue  # it has none, or was saved before there were any
-            if not file.is_file() or sha256(file) != manifest["sha256"].get(file.name):
-                raise InputError(
-                    f"{file}: missing, or not the file its manifest describes. Build the graph"
-                    " again."
-                )
-            tables[part] = read_table(file, again="Build the graph again.")
+        manifest = GRAPH.manifest(folder)
+        optional = {"equivalences.parquet"} - manifest["sha256"].keys()
+        files = [f"{part}.parquet" for part in SCHEMAS]
+        files = [name for name in files if name not in optional or (folder / name).exists()]
+        GRAPH.check(folder, manifest, files)
+        tables = {
+            name.removesuffix(".parquet"): read_table(folder / name, again="Build the graph again.")
+            for name in files
+        }
         return cls(**tables, manifest=manifest)
 
 
@@ -272,29 +267,4 @@ def table(part: str, rows: dict[str, Any]) -> pa.Table:
 def fingerprint(folder: str | Path) -> str:
     """One digest that names a saved graph's content. Raises InputError when there is no graph in
     the folder."""
-    return digest(_manifest(Path(folder))["sha256"])
-
-
-def _manifest(folder: Path) -> dict[str, Any]:
-    if not (folder / "manifest.json").is_file():
-        raise InputError(
-            f"{folder}: no knowledge graph here (manifest.json is missing). Build one: python -m"
-            " kg.build --help"
-        )
-    manifest = read_object(folder / "manifest.json")
-    for key in ("format", "counts", "sha256"):
-        if key not in manifest:
-            raise InputError(
-                f"{folder}/manifest.json: key {key!r} is missing. Build the graph again: python -m"
-                " kg.build --help"
-            )
-    if not isinstance(manifest["sha256"], dict):
-        raise InputError(
-            f"{folder}/manifest.json: expected an object under sha256. Build the graph again."
-        )
-    if manifest["format"] != FORMAT:
-        raise InputError(
-            f"{folder}/manifest.json: format {manifest['format']}, expected {FORMAT}. Build the"
-            " graph again."
-        )
-    return manifest
+    return digest(GRAPH.manifest(folder)["sha256"])

@@ -144,7 +144,7 @@ def alternatives_of(graph: KnowledgeGraph) -> dict[str, list[str]]:
     found = graph.manifest.get("alternatives", {})
     if not isinstance(found, dict) or not all(isinstance(ids, list) for ids in found.values()):
         raise InputError(
-            "manifest.json: expected {entity: [its other ids]} under alternatives. Build the graph"
-            " again."
+            "expected {entity: [its other ids]} under alternatives of the graph's manifest. Build"
+            " the graph again."
         )
     return found

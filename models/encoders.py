@@ -30,7 +30,8 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import create_bidirectional_mask, sdpa_mask
 from transformers.utils import logging
 
-from core.files import InputError, verified
+from core.artifact import check_export
+from core.files import InputError
 from datamodules.pretrained import load, pretrained
 from datamodules.steps import Places
 
@@ -410,7 +411,7 @@ def read_export(
             raise InputError(
                 f"{folder / name}: missing; this is no {title} export. Export the run again."
             )
-    verified(folder)
+    check_export(folder)
     state = load_file(folder / f"{paper}.safetensors")
     known = json.loads((folder / f"{paper}.json").read_text())
     encoder = make(

@@ -23,7 +23,8 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from core.files import InputError, verified
+from core.artifact import check_export
+from core.files import InputError
 from datamodules.reranker import RerankerBatch
 from models.base import PaperModule
 from models.encoders import BertEncoder, layout, set_dropout, start_as_bert, write_export
@@ -50,7 +51,7 @@ class RerankerModel(BertEncoder):
         file = Path(folder) / "reranker.safetensors"
         if not file.is_file():
             raise InputError(f"{file}: missing; this is no reranker's export. Train it again.")
-        verified(folder)
+        check_export(folder)
         model = cls(str(folder))
         missing, _ = model.load_state_dict(load_file(file), strict=False)
         if own := [name for name in missing if not name.startswith("bert.")]:

@@ -79,7 +79,6 @@ UNCLEAR = re.compile(r"_*(of|told|asked|beside)_\w+|\w+_(told|asked|beside)")
 EXCEPTIONS = {
     "core/settings.py": {"arms": "the old name of a setting, which the error about it has to know"},
     "tests/app/test_cli.py": {"arms": "the same"},
-    "benchmarks/migrate.py": {"stamp": "a key in the result files of earlier versions"},
     "benchmarks/papers/embert/sentences.py": {"stands in": "a key in stored results"},
     "datamodules/tasks/__init__.py": {"stand in": "a key in the manifests of prepared tasks"},
     "tests/datamodules/test_tasks.py": {"stand in": "the same"},

@@ -44,21 +44,21 @@ from benchmarks.results import (
     OVERALL,
     Model,
     Result,
-    folder_of,
     grouped,
     log_result,
     others,
+    result_folder,
     save_result,
     stored,
 )
-from core.files import InputError, digest, read_json, written
+from core.files import InputError, digest, written
 from core.settings import given_options
 from datamodules.linking import Dictionary, Linking, Mention
 from datamodules.options import Files
 from datamodules.tasks.linking import END_TO_END, linking_task
 from inference.chain import Linked, Pipeline
 from inference.options import LinkerOptions, Matching, Work
-from kg.graph import KnowledgeGraph, fingerprint, table
+from kg.graph import GRAPH, KnowledgeGraph, fingerprint, table
 from kg.ids import bare
 from kg.linking.normal import BEST
 from models.metrics import score
@@ -96,9 +96,7 @@ def gold_places(mentions: Iterable[Mention], dictionary: Dictionary) -> dict[str
 def graph_of(dictionary: Dictionary, folder: Path) -> Path:
     """The dictionary as a graph of names, types, definitions and parents, in `folder`; kept when it
     is the same."""
-    if (folder / "manifest.json").is_file() and read_json(folder / "manifest.json").get(
-        "dictionary"
-    ) == dictionary.digest:
+    if GRAPH.is_kept(folder, {"dictionary": dictionary.digest}, quiet=True):
         return folder
     ids = list(dict.fromkeys(dictionary.ids))
     preferred: dict[str, str] = {}
@@ -390,7 +388,7 @@ def score_chain(
     result = result_of(
         data, found, own, model, compared | ({} if nil is None else {"threshold": nil}), details
     )
-    folder = folder_of(result)
+    folder = result_folder(result)
     shown = {
         d: [[m.start, m.end, m.text, m.entity, m.name, m.score] for m in ms]
         for d, ms in made.found.items()

@@ -28,11 +28,11 @@ from benchmarks.results import (
     Model,
     Result,
     difference,
-    folder_of,
     grouped,
     log_result,
     model_of,
     others,
+    result_folder,
     save_result,
     stored,
 )
@@ -461,7 +461,7 @@ def _save_with_predictions(result: Result, made: Measured, folds: Sequence[Prepa
         "acc@1": float(np.mean([shares.mean() for shares in made.shares if len(shares)])),
     }
     result = replace(result, details={**result.details, "reasons": reasons, "ties": ties})
-    folder = folder_of(result)
+    folder = result_folder(result)
     with written(folder / "predictions.jsonl") as handle:
         handle.writelines(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
     return save_result(result, folder)

@@ -21,7 +21,8 @@ from typing import Any
 from benchmarks.linking import evaluate as scoring
 from benchmarks.options import Protocol
 from benchmarks.results import Result, model_of
-from core.files import InputError, digest, read_json
+from core.artifact import has_manifest, read_manifest
+from core.files import InputError, digest
 from core.settings import given_options
 from core.tracking import ROOT, folder_name, runs_folder
 from datamodules.options import Files
@@ -113,9 +114,9 @@ def reranked_scores(
         }
         work = runs_folder() / "data" / "reranker" / f"{folder_name(name)}-{digest(made_of)[:12]}"
         samples = work / "samples"
-        if not (samples / "manifest.json").is_file():
+        if not has_manifest(samples):
             save_samples(samples, samples_of(first, ready), name=name, **made_of)
-        counts = read_json(samples / "manifest.json")["counts"]
+        counts = read_manifest(samples)["counts"]
         LOG.info(f"{name}, fold {number}: " + ", ".join(f"{v:,} {k}" for k, v in counts.items()))
         settings = {"data.init_args.samples": samples, "data.init_args.tokenizer": own}
         settings |= {"model.init_args.encoder": own}

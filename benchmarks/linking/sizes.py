@@ -13,7 +13,7 @@ from datamodules.options import Files
 from datamodules.tasks.linking import linking_task
 
 
-def sizes(name: str, files: Files, graph: Path | None = None) -> dict[str, int]:
+def linking_sizes(name: str, files: Files, graph: Path | None = None) -> dict[str, int]:
     """{names, concepts, train, dev, test: how many}, of the dictionary that test (or else dev) is
     scored with.
 

@@ -18,6 +18,7 @@ from typing import Any, Literal
 from benchmarks.linking import evaluate as scoring
 from benchmarks.options import Protocol
 from benchmarks.results import Result, model_of
+from core.artifact import read_manifest
 from core.dotted import imported
 from core.files import InputError, digest, read_json
 from core.settings import given_options
@@ -89,8 +90,8 @@ def finetuned_scores(
     for number, fold in zip(sorted(set(folds)) or range(len(loaded)), loaded, strict=True):
         place = folder_name(name) + "-" + digest([str(fold.folder), chosen.identity])[:12]
         work = runs_folder() / "data" / "linking-finetune" / place
-        made, _ = build(str(fold.folder), chosen.folder, str(work / takes), seed=seed, **making)
-        counts = read_json(made / "manifest.json")["counts"]
+        made = build(str(fold.folder), chosen.folder, str(work / takes), seed=seed, **making)
+        counts = read_manifest(made)["counts"]
         LOG.info(f"{name}, fold {number}: " + ", ".join(f"{v:,} {k}" for k, v in counts.items()))
         given = {f"data.init_args.{takes}": made, "data.init_args.tokenizer": chosen.folder}
         given |= {"model.init_args.encoder": chosen.folder, **settings}

@@ -40,9 +40,9 @@ from benchmarks.results import (
     Model,
     Result,
     difference,
-    folder_of,
     grouped,
     log_result,
+    result_folder,
     save_result,
 )
 from core.commands import child_environment, python_command
@@ -258,7 +258,7 @@ def scored(
         "texts_a_second": round(len(data.texts) / max(answer["seconds"], 1e-9), 1),
     }
     result = result_of(data, found, graph, Model(title, "", identity), {}, details)
-    folder = folder_of(result)
+    folder = result_folder(result)
     write_predictions(folder, data, {d: answer["found"][d] for d in data.texts})
     return save_result(replace(result, mlflow_run=log_result(result, data.task, folder)), folder)
 

@@ -153,7 +153,7 @@ def pretrain(paper: str, attention: str) -> Part:
     """A rehearsal of a paper's profile, with an encoder's `attention`."""
 
     def run(device: str) -> dict[str, Any]:
-        from benchmarks.perf.rehearse import rehearse
+        from benchmarks.perf.rehearse import run_rehearsal
         from experiments.machine import Inputs, Machine
         from experiments.pretrain import pipeline_of
 
@@ -167,7 +167,7 @@ def pretrain(paper: str, attention: str) -> Part:
             f"--model.init_args.attention {attention} --trainer.accumulate_grad_batches"
             f" {accumulated}"
         )
-        said = rehearse(
+        said = run_rehearsal(
             paper, "paper", STEPS, SCALE, Inputs(), Machine(devices=1), variants=first, args=args
         )
         meter = read_json(runs_folder() / "rehearsals" / paper / "meter.json")

@@ -235,7 +235,7 @@ def config_of(stage: Stage, own: Path) -> dict[str, Any]:
     return laid_over([yaml.safe_load((ROOT / file).read_text()) for file in files])
 
 
-def rehearse(
+def run_rehearsal(
     paper: str,
     profile: str,
     steps: int | None,

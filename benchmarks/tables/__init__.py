@@ -49,6 +49,7 @@ from benchmarks.tables.cells import (
 from benchmarks.tables.missing import run_missing
 from core.dotted import imported
 from core.files import InputError, written
+from core.outputs import claimed_files
 from core.tracking import runs_folder
 from datamodules.options import Files
 
@@ -100,19 +101,20 @@ def write_table(
     out: Path | None = None,
     run: bool = False,
     seeds: str | None = None,
+    fresh: bool = False,
 ) -> tuple[str, list[Path]]:
     """(the table as Markdown, the Markdown and CSV files that it is written to). run: first make
-    the missing results."""
+    the missing results. fresh: replace files in `out` that this command did not write."""
     table, choices, files = definition_of(paper, number), choices or Choices(), files or Files()
-    if run:
-        run_missing(table, choices, files, seeds)
-    lines, cells = content(table, choices, files)
-    text = format_table(table, lines, cells)
     stem = (out or runs_folder() / "tables") / f"{paper}_table{number}"
     paths = [stem.with_suffix(".md"), stem.with_suffix(".csv")]
-    for file, body in zip(
-        paths, (text + "\n", as_csv(cells) if cells else lines_as_csv(lines)), strict=True
-    ):
-        with written(file) as handle:
-            handle.write(body)
+    with claimed_files(out, [path.name for path in paths], fresh):
+        if run:
+            run_missing(table, choices, files, seeds)
+        lines, cells = content(table, choices, files)
+        text = format_table(table, lines, cells)
+        bodies = (text + "\n", as_csv(cells) if cells else lines_as_csv(lines))
+        for file, body in zip(paths, bodies, strict=True):
+            with written(file) as handle:
+                handle.write(body)
     return text, paths

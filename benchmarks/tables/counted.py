@@ -6,7 +6,7 @@ import logging
 from pathlib import Path
 
 from benchmarks.counts import split_sizes
-from benchmarks.linking.sizes import sizes as linking_sizes
+from benchmarks.linking.sizes import linking_sizes
 from benchmarks.options import Choices
 from benchmarks.results import OVERALL
 from benchmarks.tables.cells import spread

@@ -7,7 +7,8 @@ import argparse
 import os
 import sys
 
-from core.files import InputError, read_json
+from core.artifact import read_manifest
+from core.files import InputError
 from datamodules.genbioel import samples, tokenizer
 
 
@@ -73,14 +74,12 @@ def main(argv: list[str] | None = None) -> int:
         given.pop("command")
     ]
     try:
-        folder, was_there = build(**given)  # type: ignore[operator]
+        folder = build(**given)  # type: ignore[operator]
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    print(
-        f"{folder}{': there already, from the same graphs and settings; kept' if was_there else ''}"
-    )
-    for what, count in read_json(folder / "manifest.json")["counts"].items():
+    print(folder)
+    for what, count in read_manifest(folder)["counts"].items():
         print(f"{count:>12,} {what}")
     return 0
 

@@ -31,11 +31,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from core.files import InputError, sha256, write_json, written_folder
+from core.artifact import manifest_path
+from core.files import InputError, sha256
 from datamodules.contexts import sides
 from datamodules.genbioel.concept_names import RULES, NameSet, name_set
 from datamodules.genbioel.inputs import Inputs, plain, window
-from datamodules.genbioel.store import FORMAT, Rows, array, has_recipe, manifest_of, save_rows
+from datamodules.genbioel.store import FORMAT, SAMPLES, Rows, array, manifest_of, save_rows
 from datamodules.linking import Linking, Mention, context_of, load_linking
 from datamodules.tokenizers import load_tokenizer, token_rows, tokenizer_fingerprint
 from kg.linking.abbreviations import ShortForms
@@ -210,9 +211,8 @@ def build_mentions(
     held_out: int = 500,
     seed: int = 0,
     fresh: bool = False,
-) -> tuple[Path, bool]:
-    """(the folder with samples for fine-tuning on the task folder `task`, whether it was there
-    already).
+) -> Path:
+    """The folder with samples for fine-tuning on the task folder `task`.
 
     splits         whose mentions are trained on
     composites     use the parts of composite mentions, each by itself; or leave out all mentions of
@@ -229,7 +229,7 @@ def build_mentions(
     Inputs(loaded)
     recipe: dict[str, Any] = {
         "format": FORMAT,
-        "task": sha256(Path(task) / "manifest.json"),
+        "task": sha256(manifest_path(task)),
         "tokenizer": tokenizer_fingerprint(loaded),
         "splits": list(splits),
         "composites": composites,
@@ -241,8 +241,8 @@ def build_mentions(
         "held_out": held_out,
         "seed": seed,
     }
-    if has_recipe(folder, recipe, fresh):
-        return folder, True
+    if SAMPLES.is_kept(folder, {"recipe": recipe}, fresh):
+        return folder
     names = name_set(linking.dictionary, one_concept, keep_last)
     rows = token_rows(pa.array(names.names, pa.string()), loaded, " ")
     lengths = np.diff(rows[1])
@@ -267,7 +267,8 @@ def build_mentions(
     found, best = targets(mentions, names, seed)
     out_of = _held_out(mentions, held_out, seed)
     counts["held out of them"] = int(out_of.sum())
-    with written_folder(folder) as partial:
+    manifest = {"recipe": recipe, "counts": counts, "kind": "mentions"}
+    with SAMPLES.writing(folder, manifest) as partial:
         pq.write_table(
             pa.table({"name": names.names}), partial / "names.parquet", compression="zstd"
         )
@@ -279,12 +280,7 @@ def build_mentions(
         numbers = {"members": names.members.astype(np.int32), "targets": found.astype(np.int32)}
         for name, values in (numbers | {"similarity": best, "held_out": out_of}).items():
             np.save(partial / f"{name}.npy", values)
-        files = {p.name: sha256(p) for p in sorted(partial.iterdir())}
-        write_json(
-            partial / "manifest.json",
-            {"recipe": recipe, "counts": counts, "kind": "mentions", "sha256": files},
-        )
-    return folder, False
+    return folder
 
 
 class MentionSamples:

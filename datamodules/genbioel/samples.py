@@ -29,10 +29,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from transformers import PreTrainedTokenizerFast
 
-from core.files import InputError, lines, sha256, write_json, written_folder
+from core.files import InputError, lines, sha256
 from datamodules.genbioel.concept_names import left_to_one, normalised
 from datamodules.genbioel.inputs import Inputs
-from datamodules.genbioel.store import FORMAT, Rows, array, has_recipe, manifest_of, save_rows
+from datamodules.genbioel.store import FORMAT, SAMPLES, Rows, array, manifest_of, save_rows
 from datamodules.genbioel.templates import DEFINITION, SAME, SYNONYMS, TEMPLATES, Template
 from datamodules.tokenizers import (
     load_tokenizer,
@@ -290,9 +290,8 @@ def build_samples(
     seed: int = 0,
     workers: int = 1,
     fresh: bool = False,
-) -> tuple[Path, bool]:
-    """(the folder with samples, whether it was there already from the same inputs). The arguments
-    are the command's.
+) -> Path:
+    """The folder with samples. The arguments are the command's.
 
     Raises InputError when no name is left, and when `out` holds something else.
     """
@@ -318,9 +317,9 @@ def build_samples(
         "exclude_names": _listed(exclude_names) and sha256(str(exclude_names)),
         "seed": seed,
     }
-    if has_recipe(folder, recipe, fresh):
+    if SAMPLES.is_kept(folder, {"recipe": recipe}, fresh):
         shutil.rmtree(place, ignore_errors=True)
-        return folder, True
+        return folder
     concepts, names, member, definitions, described, counts = _read(
         graph, languages, kinds, exclude_names
     )
@@ -368,7 +367,7 @@ def build_samples(
     text = (concepts, names, rows, definitions)
     _write(folder, loaded, text, max_definition, arrays, {"recipe": recipe, "counts": counts})
     shutil.rmtree(place)
-    return folder, False
+    return folder
 
 
 def _write(
@@ -381,12 +380,10 @@ def _write(
 ) -> None:
     """The folder, whole or not at all."""
     concepts, names, rows, definitions = text
-    with written_folder(folder) as partial:
+    with SAMPLES.writing(folder, manifest | {"kind": "graph"}) as partial:
         pq.write_table(pa.table({"name": names}), partial / "names.parquet", compression="zstd")
         pq.write_table(pa.table({"id": concepts}), partial / "concepts.parquet", compression="zstd")
         save_rows(partial, "name", rows)
         save_rows(partial, "definition", token_rows(definitions, tokenizer, " ", max_definition))
         for name, values in arrays.items():
             np.save(partial / f"{name}.npy", np.ascontiguousarray(values, np.int32))
-        files = {p.name: sha256(p) for p in sorted(partial.iterdir())}
-        write_json(partial / "manifest.json", manifest | {"kind": "graph", "sha256": files})

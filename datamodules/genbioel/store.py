@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from core.files import InputError, check_files, read_json
+from core.artifact import Artifact
+from core.files import InputError
 
 FORMAT = 1
+SAMPLES = Artifact("samples", "python -m datamodules.genbioel --help", FORMAT, ("recipe", "kind"))
 
 
 def array(folder: Path, name: str) -> np.ndarray:
@@ -48,33 +50,11 @@ def save_rows(folder: Path, name: str, rows: tuple[np.ndarray, np.ndarray]) -> N
 def manifest_of(folder: str | Path, tokenizer: str) -> dict[str, Any]:
     """The folder's manifest. Raises InputError when there is none, it is of another format or
     tokenizer, or a file is damaged."""
-    file = Path(folder) / "manifest.json"
-    if not file.is_file():
-        raise InputError(
-            f"{folder}: no samples here (manifest.json is missing). Build them: python -m"
-            " datamodules.genbioel --help"
-        )
-    manifest: dict[str, Any] = read_json(file)
-    recipe = manifest.get("recipe", {})
-    if recipe.get("format") != FORMAT or manifest.get("kind") not in ("graph", "mentions"):
-        raise InputError(f"{file}: no samples of format {FORMAT}. Build them again.")
-    if recipe["tokenizer"] != tokenizer:
+    manifest = SAMPLES.manifest(folder)
+    if manifest["recipe"]["tokenizer"] != tokenizer:
         raise InputError(
             f"{folder}: made with another tokenizer. Build the samples with this model's:"
             " --tokenizer"
         )
-    check_files(folder, manifest.get("sha256"), "Build the samples again.")
+    SAMPLES.check(folder, manifest)
     return manifest
-
-
-def has_recipe(folder: Path, recipe: dict[str, Any], fresh: bool) -> bool:
-    """Whether `folder` holds what `recipe` makes. Raises InputError when it holds something else
-    than samples."""
-    if (folder / "manifest.json").is_file():
-        return not fresh and bool(read_json(folder / "manifest.json").get("recipe") == recipe)
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InputError(
-            f"{folder}: there is something here that is none of this; it is left alone. Choose"
-            " another --out."
-        )
-    return False

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from transformers import PreTrainedTokenizerFast
 
-from core.files import InputError, write_json, written_folder
+from core.artifact import Artifact
+from core.files import InputError
 from datamodules.contexts import END, START
 from datamodules.genbioel.inputs import Inputs, plain
-from datamodules.genbioel.store import has_recipe
 from datamodules.genbioel.templates import TEMPLATES
 from datamodules.tokenizers import (
     BPE_SPECIAL,
@@ -27,6 +28,9 @@ from datamodules.tokenizers import (
 from kg.graph import KnowledgeGraph, fingerprint
 
 FORMAT = 1
+TOKENIZER = Artifact(
+    "tokenizer", "python -m datamodules.genbioel tokenizer --help", FORMAT, ("recipe",), ""
+)
 OFTEN = 1000  # each of the samples' own words counts as often as a frequent word of the texts
 
 
@@ -57,21 +61,19 @@ def graph_texts(graph: KnowledgeGraph) -> Iterator[str]:
                 yield value.as_py()
 
 
-def build_tokenizer(
-    graph: list[str], out: str, size: int = 8000, fresh: bool = False
-) -> tuple[Path, bool]:
-    """(the tokenizer's folder, whether it was there already). Raises InputError when `out` holds
-    something else."""
+def build_tokenizer(graph: list[str], out: str, size: int = 8000, fresh: bool = False) -> Path:
+    """The tokenizer's folder. Raises InputError when `out` holds something else."""
     folder = Path(out)
     recipe = {"format": FORMAT, "graphs": [fingerprint(g) for g in graph], "size": size}
-    if has_recipe(folder, recipe, fresh):
-        return folder, True
+    if TOKENIZER.is_kept(folder, {"recipe": recipe}, fresh):
+        return folder
     loaded = [KnowledgeGraph.load(g) for g in graph]
     made = trained((text for one in loaded for text in graph_texts(one)), size)
-    with written_folder(folder) as partial:
+    manifest: dict[str, Any] = {"recipe": recipe}
+    with TOKENIZER.writing(folder, manifest) as partial:
         made.save_pretrained(partial)
         again = load_tokenizer(str(partial))
         Inputs(again)  # raises unless " is" is one token
-        facts = {"counts": {"tokens": len(again)}, "fingerprint": tokenizer_fingerprint(again)}
-        write_json(partial / "manifest.json", {"recipe": recipe, **facts})
-    return folder, False
+        manifest["counts"] = {"tokens": len(again)}
+        manifest["fingerprint"] = tokenizer_fingerprint(again)
+    return folder

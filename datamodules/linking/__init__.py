@@ -36,20 +36,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from core.arrays import read_table
-from core.files import (
-    InputError,
-    check_files,
-    json_lines,
-    read_object,
-    sha256,
-    write_json,
-    written,
-    written_folder,
-)
+from core.artifact import Artifact
+from core.files import InputError, json_lines, written
 from datamodules.contexts import marked
 from kg.linking.homonyms import Description
 
 SPLITS = ("train", "dev", "test")
+LINKING = Artifact("linking task", "kepl data --help", keys=("name", "dictionary", "splits"))
 _SCHEMA = pa.schema(
     [
         ("id", pa.string()),
@@ -278,7 +271,7 @@ def save_linking(
         },
         "warnings": warnings(dictionary, splits),
     }
-    with written_folder(folder) as partial:
+    with LINKING.writing(folder, manifest) as partial:
         rows = {
             "id": dictionary.ids,
             "name": dictionary.names,
@@ -303,8 +296,6 @@ def save_linking(
         for part, values in records.items():
             with written(partial / f"{part}.jsonl") as handle:
                 handle.writelines(json.dumps(value, ensure_ascii=False) + "\n" for value in values)
-        sums = {p.name: sha256(p) for p in sorted(partial.iterdir())}
-        write_json(partial / "manifest.json", manifest | {"sha256": sums})
     return manifest
 
 
@@ -312,17 +303,9 @@ def load_linking(folder: str | Path) -> Linking:
     """The task in `folder`. Raises InputError when it is missing, broken, or not what its manifest
     describes."""
     folder = Path(folder)
-    manifest = read_object(folder / "manifest.json")
-    if missing := [k for k in ("name", "dictionary", "splits", "sha256") if k not in manifest]:
-        raise InputError(
-            f"{folder}/manifest.json: no linking task ({', '.join(missing)} missing). Build it"
-            " again."
-        )
+    manifest = LINKING.read(folder)
     if not isinstance(manifest["splits"], dict | list):
-        raise InputError(
-            f"{folder}/manifest.json: expected an object under splits. Build the task again."
-        )
-    check_files(folder, manifest["sha256"], "Build the task again.")
+        raise InputError(f"{folder}: expected an object under splits. Build the task again.")
     table = read_table(
         folder / "dictionary.parquet", _SCHEMA.names, again="Build the task again."
     ).to_pydict()

@@ -15,7 +15,7 @@ writes, from the names of one or more graphs, lower-cased, with single spaces, o
     pairs-00000.npy …  (rows, 3)             name, name, concept
     neighbours.npy     (concepts, K)         with --neighbours K: concepts with similar names,
                                              nearest first; -1 where fewer
-    manifest.json                            recipe and counts
+    its manifest                             recipe and counts
 
 Concepts of several graphs are one where their ids are equal, and with --unite also where they have
 the same name (`united`): what ontologies without common ids call the same is otherwise trained
@@ -40,7 +40,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from core.arrays import read_table
-from core.files import InputError, check_files, lines, read_json, sha256, write_json, written_folder
+from core.artifact import Artifact, manifest_path, read_manifest
+from core.files import InputError, lines, sha256
 from datamodules.linking import load_linking
 from datamodules.sapbert.alike import normalised, same_words, similar_concepts, united
 from datamodules.tokenizers import (
@@ -52,6 +53,7 @@ from datamodules.tokenizers import (
 from kg.graph import KnowledgeGraph, fingerprint
 
 FORMAT = 1
+PAIRS = Artifact("pairs", "python -m datamodules.sapbert --help", FORMAT, ("recipe",))
 SHARD = 1 << 22  # pairs in a file
 #: relation -> whether its tail is the trade concept (else its head is)
 TRADE = {"has_tradename": True, "tradename_of": False}
@@ -246,7 +248,7 @@ def _write(
         rows = rows | {
             "neighbours": similar_concepts(pairs, names.to_pylist(), len(concepts), neighbours)
         }
-    with written_folder(folder) as partial:
+    with PAIRS.writing(folder, manifest) as partial:
         pq.write_table(pa.table({"name": names}), partial / "names.parquet", compression="zstd")
         pq.write_table(pa.table({"id": concepts}), partial / "concepts.parquet", compression="zstd")
         arrays = {"tokens": tokens[0], "offsets": tokens[1]} | {
@@ -258,21 +260,6 @@ def _write(
         }
         for name, array in arrays.items():
             np.save(partial / f"{name}.npy", np.ascontiguousarray(array))
-        files = {p.name: sha256(p) for p in sorted(partial.iterdir())}
-        write_json(partial / "manifest.json", manifest | {"sha256": files})
-
-
-def _has_recipe(folder: Path, recipe: dict[str, Any], fresh: bool) -> bool:
-    """Whether `folder` holds pairs of this recipe. Raises InputError when it holds something else
-    than pairs."""
-    if (folder / "manifest.json").is_file():
-        return not fresh and bool(read_json(folder / "manifest.json").get("recipe") == recipe)
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InputError(
-            f"{folder}: there is something here that is no set of pairs; it is left alone. Choose"
-            " another --out."
-        )
-    return False
 
 
 def build_pairs(
@@ -292,9 +279,8 @@ def build_pairs(
     seed: int = 0,
     workers: int = 1,
     fresh: bool = False,
-) -> tuple[Path, bool]:
-    """(the folder with pairs, whether it was there already from the same inputs). The arguments are
-    the command's.
+) -> Path:
+    """The folder with pairs. The arguments are the command's.
 
     Raises InputError when nothing is left to pair, and when `out` holds something else.
     """
@@ -322,9 +308,9 @@ def build_pairs(
         "neighbours": neighbours,
         "seed": seed,
     }
-    if _has_recipe(folder, recipe, fresh):
+    if PAIRS.is_kept(folder, {"recipe": recipe}, fresh):
         shutil.rmtree(place, ignore_errors=True)
-        return folder, True
+        return folder
     concepts, names, member, counts = _names(
         graph, languages, kinds, trade_names, exclude_names, exclude_concepts, unite
     )
@@ -362,14 +348,13 @@ def build_pairs(
         neighbours,
     )
     shutil.rmtree(place)
-    return folder, False
+    return folder
 
 
 def build_mentions(
     task: str, tokenizer: str, out: str, held_out: int = 500, seed: int = 0, fresh: bool = False
-) -> tuple[Path, bool]:
-    """(the folder with pairs for fine-tuning on an entity-linking task, whether it was there
-    already).
+) -> Path:
+    """The folder with pairs for fine-tuning on an entity-linking task.
 
     Section 3.2's fine-tuning: each training mention with each name that the dictionary of the task
     folder `task` (datamodules.linking) has for its concept; identical strings make no pair.
@@ -382,13 +367,13 @@ def build_mentions(
     folder, loaded, linking = Path(out), load_tokenizer(tokenizer), load_linking(task)
     recipe = {
         "format": FORMAT,
-        "task": sha256(Path(task) / "manifest.json"),
+        "task": sha256(manifest_path(task)),
         "tokenizer": tokenizer_fingerprint(loaded),
         "held_out": held_out,
         "seed": seed,
     }
-    if _has_recipe(folder, recipe, fresh):
-        return folder, True
+    if PAIRS.is_kept(folder, {"recipe": recipe}, fresh):
+        return folder
     dictionary, mentions = linking.dictionary, linking.splits.get("train", [])
     if not mentions:
         raise InputError(f"{task}: no train split, so there is nothing to fine-tune on")
@@ -456,7 +441,7 @@ def build_mentions(
         pairs.astype(np.int32),
         {"recipe": recipe, "counts": counts},
     )
-    return folder, False
+    return folder
 
 
 class Pairs:
@@ -465,24 +450,14 @@ class Pairs:
 
     def __init__(self, folder: str | Path, tokenizer: str | None = None) -> None:
         self.folder = Path(folder)
-        if not (self.folder / "manifest.json").is_file():
-            raise InputError(
-                f"{folder}: no pairs here (manifest.json is missing). Build them: python -m"
-                " datamodules.sapbert --help"
-            )
-        self.manifest: dict[str, Any] = read_json(self.folder / "manifest.json")
-        recipe = self.manifest.get("recipe", {})
-        if recipe.get("format") != FORMAT:
-            raise InputError(
-                f"{folder}/manifest.json: format {recipe.get('format')}, expected {FORMAT}. Build"
-                " the pairs again."
-            )
+        self.manifest = PAIRS.manifest(folder)
+        recipe = self.manifest["recipe"]
         if tokenizer is not None and recipe["tokenizer"] != tokenizer:
             raise InputError(
                 f"{folder}: made with another tokenizer. Build the pairs with this encoder's:"
                 " --tokenizer"
             )
-        check_files(self.folder, self.manifest.get("sha256"), "Build the pairs again.")
+        PAIRS.check(folder, self.manifest)
         self.tokens, self.offsets, self.members, self.held_out = map(
             self._array, ("tokens", "offsets", "members", "held_out")
         )
@@ -585,12 +560,10 @@ def main() -> None:
     parser.add_argument("--fresh", action="store_true", help="build again even if it is there")
     given = vars(parser.parse_args())
     try:
-        folder, was_there = build_pairs(**given)
+        folder = build_pairs(**given)
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
-    print(
-        f"{folder}{': there already, from the same graphs and settings; kept' if was_there else ''}"
-    )
-    for what, count in read_json(folder / "manifest.json")["counts"].items():
+    print(folder)
+    for what, count in read_manifest(folder)["counts"].items():
         print(f"{count:>12,} {what}")

@@ -22,18 +22,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from core.files import (
-    InputError,
-    check_files,
-    json_lines,
-    read_object,
-    sha256,
-    write_json,
-    written,
-    written_folder,
-)
+from core.artifact import Artifact
+from core.files import InputError, json_lines, written
 
 SPLITS = ("train", "dev", "test")
+TASK = Artifact(
+    "task",
+    "kepl data --help",
+    keys=("name", "kind", "metric", "language", "labels", "splits"),
+    verified="{}.jsonl",
+)
 
 
 class Tagged(NamedTuple):
@@ -219,14 +217,11 @@ def save_task(
         "splits": {split: counts(kind, splits[split]) for split in SPLITS if split in splits},
         "warnings": warnings(kind, splits),
     }
-    with written_folder(folder) as partial:
-        digests = {}
+    with TASK.writing(folder, manifest) as partial:
         for split, examples in splits.items():
             with written(partial / f"{split}.jsonl") as handle:
                 for example in examples:
                     handle.write(json.dumps(example._asdict(), ensure_ascii=False) + "\n")
-            digests[split] = sha256(partial / f"{split}.jsonl")
-        write_json(partial / "manifest.json", manifest | {"sha256": digests})
     return manifest
 
 
@@ -234,26 +229,9 @@ def load_task(folder: str | Path) -> Task:
     """The task in `folder`. Raises InputError, naming file and line, when it is missing or
     broken."""
     folder = Path(folder)
-    manifest = read_object(folder / "manifest.json")
-    missing = [
-        k
-        for k in ("name", "kind", "metric", "language", "labels", "splits", "sha256")
-        if k not in manifest
-    ]
-    if missing or manifest["kind"] not in KINDS:
-        raise InputError(
-            f"{folder}/manifest.json: no task ({', '.join(missing) or manifest['kind']}). Build it"
-            " again."
-        )
-    if not isinstance(manifest["sha256"], dict):
-        raise InputError(
-            f"{folder}/manifest.json: expected an object under sha256. Build it again."
-        )
-    check_files(
-        folder,
-        {f"{split}.jsonl": own for split, own in manifest["sha256"].items()},
-        "Build the task again.",
-    )
+    manifest = TASK.read(folder)
+    if manifest["kind"] not in KINDS:
+        raise InputError(f"{folder}: no task ({manifest['kind']}). Build it again.")
     shape = KINDS[manifest["kind"]]
     splits: dict[str, list[Any]] = {}
     for split in manifest["splits"]:

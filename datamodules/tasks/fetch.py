@@ -6,7 +6,7 @@ from datamodules.options import Files
 from datamodules.sources import fetched, place
 from datamodules.sources.listing import sources
 from datamodules.tasks.linking import linking_task, linking_tasks
-from datamodules.tasks.prepare import task
+from datamodules.tasks.prepare import find_task
 
 
 def dataset_of(name: str) -> str | None:
@@ -14,7 +14,7 @@ def dataset_of(name: str) -> str | None:
     InputError."""
     if name in linking_tasks():
         return linking_task(name).dataset
-    return name if name in sources() else task(name).dataset
+    return name if name in sources() else find_task(name).dataset
 
 
 def fetch_files(name: str, files: Files) -> str:

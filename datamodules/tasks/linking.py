@@ -26,6 +26,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from core.artifact import has_manifest
 from core.files import InputError, read_json, sha256, write_json
 from core.settings import nearest
 from datamodules.linking import Dictionary, Mention, Spans, save_linking
@@ -430,7 +431,7 @@ def prepare_folds(
     if (out / "parts.json").is_file():
         kept = read_json(out / "parts.json")
         if kept["made_of"] == made_of and all(
-            (out / p / "manifest.json").is_file() for f in kept["parts"] for p in f.values()
+            has_manifest(out / p) for f in kept["parts"] for p in f.values()
         ):
             return [{split: out / p for split, p in fold.items()} for fold in kept["parts"]]
     found: Counter[str] = Counter()

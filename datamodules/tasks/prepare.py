@@ -8,12 +8,13 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from core.files import InputError, digest, read_json, sha256
+from core.artifact import has_manifest
+from core.files import InputError, digest, sha256
 from core.settings import nearest
 from core.tracking import folder_name, runs_folder
 from datamodules.formats import NoLabels
 from datamodules.options import Files
-from datamodules.tasks import SPLITS, chinese, english, load_task, save_task
+from datamodules.tasks import SPLITS, TASK, chinese, english, load_task, save_task
 from datamodules.tasks.definition import Definition, Splits, derivation_settings
 
 LOG = logging.getLogger(__name__)
@@ -22,15 +23,15 @@ LOG = logging.getLogger(__name__)
 READERS = 1
 
 
-def tasks() -> dict[str, Definition]:
+def all_tasks() -> dict[str, Definition]:
     """{name: task} of all suites, in their order; aliases are not listed."""
     return {task.name: task for task in (*chinese.TASKS, *english.TASKS)}
 
 
-def task(name: str) -> Definition:
+def find_task(name: str) -> Definition:
     """The task of a name or an alias (cNNER, CHIP-RE). Raises InputError with the list for any
     other."""
-    known = tasks()
+    known = all_tasks()
     for definition in known.values():
         if name in (definition.name, *definition.aliases):
             return definition
@@ -100,7 +101,7 @@ def prepare_task(name: str, data: str | Path, out: str | Path) -> Path:
     (sha256 by file). What is odd is printed once, when the folder is made. Raises InputError for a
     missing training file and for every file that cannot be read.
     """
-    definition, data, out = task(name), Path(data), Path(out)
+    definition, data, out = find_task(name), Path(data), Path(out)
     files = {
         p.relative_to(data).as_posix(): p
         for paths in inputs(definition, data).values()
@@ -120,7 +121,7 @@ def prepare_task(name: str, data: str | Path, out: str | Path) -> Path:
         "readers": READERS,
         "inputs": {n: sha256(p) for n, p in sorted(files.items())},
     } | ({"made": settings} if (settings := derivation_settings(definition.name)) else {})
-    if _same(out, made_of):
+    if TASK.is_kept(out, made_of, quiet=True):
         return out
     splits, odd, notes = read_splits(definition, data)
     scored = "test" if "test" in splits else "dev"
@@ -140,19 +141,6 @@ def prepare_task(name: str, data: str | Path, out: str | Path) -> Path:
     for line in format_report(manifest):
         LOG.info(line)
     return out
-
-
-def _same(out: Path, made_of: dict[str, Any]) -> bool:
-    if not (out / "manifest.json").is_file():
-        return False
-    try:
-        manifest = read_json(out / "manifest.json")
-        whole = all(
-            sha256(out / f"{split}.jsonl") == digest for split, digest in manifest["sha256"].items()
-        )
-    except (InputError, OSError, KeyError, TypeError, AttributeError):
-        return False
-    return whole and all(manifest.get(key) == value for key, value in made_of.items())
 
 
 def format_report(manifest: dict[str, Any]) -> list[str]:
@@ -190,7 +178,7 @@ def task_folder(definition: Definition, files: Files) -> Path:
             f"DATA={files.data}: no such folder; expected the files of {definition.name}, or a task"
             " folder"
         )
-    if not (own / "manifest.json").is_file():
+    if not has_manifest(own):
         return prepare_task(definition.name, own, folders / f"{name}-{digest(str(own))[:8]}")
     kind = load_task(own).kind
     if kind != definition.kind:
@@ -200,7 +188,7 @@ def task_folder(definition: Definition, files: Files) -> Path:
 
 def split_examples(name: str, split: str, files: Files) -> list[Any]:
     """The examples of a task's split. Raises InputError for a split that there is not."""
-    splits = load_task(task_folder(task(name), files)).splits
+    splits = load_task(task_folder(find_task(name), files)).splits
     if split not in splits:
         raise InputError(f"SPLIT={split}: {name} has {', '.join(splits)} here")
     return list(splits[split])

@@ -50,8 +50,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from core.artifact import check_files
 from core.executor import Part, parts_folder
-from core.files import InputError, Span, check_files, check_writable, lines, written
+from core.files import InputError, Span, check_writable, lines, written
 from core.outputs import check_no_input
 from kg.documents.formats import (
     OTHER_FILES,

@@ -28,7 +28,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -36,8 +35,7 @@ from typing import Any
 
 from core.files import InputError
 from core.outputs import check_no_input
-from kg.build.source import load_built_graph
-from kg.graph import KnowledgeGraph, fingerprint, table
+from kg.graph import GRAPH, KnowledgeGraph, fingerprint, table
 from kg.ids import alternatives_of
 from kg.linking.matcher import needs_exact_case
 from kg.linking.normal import normal_text
@@ -245,23 +243,19 @@ def merged(graphs: Sequence[tuple[str, KnowledgeGraph]]) -> KnowledgeGraph:
     return whole
 
 
-def merge(
-    folders: Sequence[str | Path], out: str | Path, fresh: bool = False
-) -> tuple[KnowledgeGraph, bool]:
-    """(the graphs in `folders` as one, saved in `out`; whether it was there already). Raises
-    InputError."""
+def merge(folders: Sequence[str | Path], out: str | Path, fresh: bool = False) -> KnowledgeGraph:
+    """The graphs in `folders` as one, saved in `out`. Raises InputError."""
     recipe = {
         "reader": "kg.merge",
         "options": {},
         "inputs": [fingerprint(folder) for folder in folders],
     }
-    kept = load_built_graph(Path(out), recipe)
-    if kept is not None and not fresh:
-        return kept, True
+    if GRAPH.is_kept(out, recipe, fresh):
+        return KnowledgeGraph.load(out)
     graph = merged([(Path(folder).name, KnowledgeGraph.load(folder)) for folder in folders])
     graph.manifest |= recipe
     graph.save(out)
-    return graph, False
+    return graph
 
 
 def printed(report: Sequence[dict[str, Any]]) -> str:
@@ -290,22 +284,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--fresh", action="store_true", help="merge again even if the same graph is there"
     )
     given = parser.parse_args(arguments)
-    started = time.monotonic()
     try:
         check_no_input(Path(given.out), given.graphs)
-        graph, was_there = merge(given.graphs, given.out, given.fresh)
+        graph = merge(given.graphs, given.out, given.fresh)
     except InputError as error:
         print(error, file=sys.stderr)
         return 2
-    if was_there:
-        print(
-            f"{given.out}: this graph is there already, from the same graphs; kept (--fresh merges"
-            " them again)"
-        )
-    else:
-        print(f"{given.out}: merged in {time.monotonic() - started:.1f} s")
     print(printed(graph.manifest["merged"]))
-    print(", ".join(f"{count:,} {part}" for part, count in graph.counts().items()))
+    counts = ", ".join(f"{count:,} {part}" for part, count in graph.counts().items())
+    print(f"{given.out}: {counts}")
     return 0
 
 

@@ -50,7 +50,6 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -58,8 +57,7 @@ from typing import Any
 
 from core.files import InputError
 from core.outputs import check_no_input
-from kg.build.source import load_built_graph
-from kg.graph import KnowledgeGraph, fingerprint, table
+from kg.graph import GRAPH, KnowledgeGraph, fingerprint, table
 from kg.linking.normal import comparable
 
 #: Relations of CMeKG whose two sides mean the same. 中文学名 (the plant of a part) and 中医病名 (one of  # noqa: E501
@@ -473,9 +471,8 @@ def refine(
     types: Sequence[str | Path] = (),
     fresh: bool = False,
     **options: Any,
-) -> tuple[KnowledgeGraph, bool]:
-    """(the graph in `folder`, refined and saved in `out`, whether it was there already). `options`:
-    see refined."""
+) -> KnowledgeGraph:
+    """The graph in `folder`, refined and saved in `out`. `options`: see refined."""
     recipe = {
         "reader": "kg.refine",
         "options": {
@@ -484,14 +481,13 @@ def refine(
         },
         "inputs": {"graph": fingerprint(folder), "types": [fingerprint(one) for one in types]},
     }
-    kept = load_built_graph(Path(out), recipe)
-    if kept is not None and not fresh:
-        return kept, True
+    if GRAPH.is_kept(out, recipe, fresh):
+        return KnowledgeGraph.load(out)
     others = [(Path(one).name, KnowledgeGraph.load(one)) for one in types]
     graph = refined(KnowledgeGraph.load(folder), others, **options)
     graph.manifest |= recipe
     graph.save(out)
-    return graph, False
+    return graph
 
 
 def _listed(text: str) -> tuple[str, ...]:
@@ -545,22 +541,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--fresh", action="store_true", help="refine again even if the same graph is there"
     )
     given = vars(parser.parse_args(arguments))
-    started = time.monotonic()
     try:
         check_no_input(Path(given["out"]), [given["graph"], *given["types"]])
-        graph, was_there = refine(given.pop("graph"), out := given.pop("out"), **given)
+        graph = refine(given.pop("graph"), out := given.pop("out"), **given)
     except InputError as error:
         print(error, file=sys.stderr)
         return 2
-    if was_there:
-        print(
-            f"{out}: this graph is there already, from the same graphs and options; kept (--fresh"
-            " refines it again)"
-        )
-    else:
-        print(f"{out}: refined in {time.monotonic() - started:.1f} s")
     print(printed(graph.manifest["refined"]))
-    print(", ".join(f"{count:,} {part}" for part, count in graph.counts().items()))
+    print(f"{out}: " + ", ".join(f"{count:,} {part}" for part, count in graph.counts().items()))
     return 0
 
 

@@ -11,16 +11,15 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, get_type_hints
 
-from core.files import InputError, limit_documents, read_object, sha256
+from core.files import InputError, limit_documents, sha256
 from core.outputs import check_no_input
 from core.settings import help_text, nearest, options_of, parse
-from kg.graph import KnowledgeGraph
+from kg.graph import GRAPH, KnowledgeGraph
 
 SOURCES = Path(__file__).parent / "sources"
 
@@ -99,55 +98,24 @@ def inputs_of(module: ModuleType, path: Path | None) -> dict[str, dict[str, Any]
     }
 
 
-def load_built_graph(folder: Path, recipe: dict[str, Any]) -> KnowledgeGraph | None:
-    """The graph in `folder` if it is whole and was built by this recipe.
-
-    Raises InputError when the folder holds something else than a graph, which building would
-    replace.
-    """
-    if not folder.exists():
-        return None
-    if not folder.is_dir() or (any(folder.iterdir()) and not (folder / "manifest.json").is_file()):
-        raise InputError(
-            f"{folder}: there is something here that is no graph; it is left alone. Choose another"
-            " --out."
-        )
-    if not (folder / "manifest.json").is_file():
-        return None
-    try:
-        manifest = read_object(folder / "manifest.json")
-    except InputError as error:
-        print(f"{error} Building it again.", file=sys.stderr)
-        return None
-    if "entities.parquet" not in (manifest.get("sha256") or ()):
-        raise InputError(
-            f"{folder}: there is something here that is no graph; it is left alone. Choose another"
-            " --out."
-        )
-    try:
-        if any(manifest.get(key) != value for key, value in recipe.items()):
-            return None
-        return KnowledgeGraph.load(folder)
-    except InputError as error:
-        print(f"{error} Building it again.", file=sys.stderr)
-        return None
-
-
 def build_graph(
     name: str, path: Path | None, out: Path, fresh: bool = False, **options: Any
-) -> tuple[KnowledgeGraph, bool]:
-    """(the graph of source `name` saved in `out`, whether it was there already). Raises
-    InputError."""
+) -> KnowledgeGraph:
+    """The graph of source `name`, saved in `out`. Raises InputError."""
     module = source_module(name)
     check_no_input(out, [path] if path is not None else [])
     recipe = {"reader": name, "options": options, "inputs": inputs_of(module, path)}
-    kept = load_built_graph(out, recipe)
-    if kept is not None and not fresh:
-        return kept, True
+    if GRAPH.is_kept(out, recipe, fresh):
+        return KnowledgeGraph.load(out)
     graph = module.read(**options) if path is None else module.read(path, **options)
+    if not len(graph.entities):
+        files = ", ".join(recipe["inputs"])
+        raise InputError(
+            f"{path or name}: no entity in it ({files:.200}). Check the files and the options."
+        )
     graph.manifest |= recipe
     graph.save(out)
-    return graph, False
+    return graph
 
 
 def run_graph_build(words: Sequence[str], what: str = "python -m kg.build") -> int:
@@ -168,18 +136,9 @@ def run_graph_build(words: Sequence[str], what: str = "python -m kg.build") -> i
         key: _parts(value) for key, value in parse(own, rest, ("path",), what).arguments.items()
     }
     limit_documents(given.pop("max_document", 16))
-    started = time.monotonic()
-    graph, was_there = build_graph(
-        name, given.pop("path"), out := given.pop("out"), given.pop("fresh"), **given
-    )
-    if was_there:
-        print(
-            f"{out}: this graph is there already, from the same files and options; kept (--fresh"
-            " builds it again)"
-        )
-    else:
-        print(f"{out}: built in {time.monotonic() - started:.1f} s")
-    print(", ".join(f"{count:,} {part}" for part, count in graph.counts().items()))
+    out = given.pop("out")
+    graph = build_graph(name, given.pop("path"), out, given.pop("fresh"), **given)
+    print(f"{out}: " + ", ".join(f"{count:,} {part}" for part, count in graph.counts().items()))
     for reason, count in graph.manifest.get("left_out", {}).items():
         if count:
             print(f"left out: {count:,} {reason}")

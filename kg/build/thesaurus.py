@@ -3,7 +3,7 @@
 
     thesaurus.parquet   entity (an id of the graph), name, kind; a row for every name of each entity
                         that has two or more
-    manifest.json       counts
+    its manifest        counts
 
 The names of an entity, each with the first kind that has it:
     own          its preferred name
@@ -42,20 +42,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from core.arrays import read_table
-from core.files import (
-    InputError,
-    lines,
-    parse_json,
-    read_text,
-    sealed,
-    sha256,
-    write_json,
-    written_folder,
-)
+from core.artifact import Artifact
+from core.files import InputError, lines, parse_json, read_text
 from kg.build.merge import compared
 from kg.graph import KnowledgeGraph, fingerprint
 
 FORMAT = 1
+THESAURUS = Artifact(
+    "thesaurus", "python -m kg.build.thesaurus --help", FORMAT, verified="thesaurus.parquet"
+)
 SCHEMA = pa.schema([("entity", pa.string()), ("name", pa.string()), ("kind", pa.string())])
 OWN, ALIAS, EQUIVALENCE, BRAND, GENERIC, PAIR = (
     "own",
@@ -212,13 +207,7 @@ class Thesaurus:
         """The thesaurus in `folder`, which may be empty. Raises InputError when there is none or it
         is not whole."""
         file = Path(folder) / "thesaurus.parquet"
-        make = "Make one: python -m kg.build.thesaurus --help"
-        manifest = sealed(folder, file.name, "thesaurus", "Make the thesaurus", make)
-        if manifest.get("format") != FORMAT:
-            raise InputError(
-                f"{folder}/manifest.json: no thesaurus of format {FORMAT}. Make the thesaurus"
-                " again."
-            )
+        THESAURUS.read(folder)
         return cls(read_table(file, schema=SCHEMA, again="Make the thesaurus again."))
 
     def __len__(self) -> int:
@@ -257,11 +246,8 @@ def thesaurus(
         "types": dict(Counter(types[entity] for entity in entities).most_common()),
         "left_out": left_out,
     }
-    with written_folder(out) as folder:
+    with THESAURUS.writing(out, manifest) as folder:
         pq.write_table(table, folder / "thesaurus.parquet", compression="zstd")
-        write_json(
-            folder / "manifest.json", manifest | {"sha256": sha256(folder / "thesaurus.parquet")}
-        )
     return manifest
 
 

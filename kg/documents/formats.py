@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import re
 import shutil
@@ -51,6 +52,8 @@ from kg.ids import is_no_concept
 LABELS = "labels of the sections of abstracts"
 OTHER_ABSTRACTS = "other abstracts (OtherAbstract)"
 DELETED = "citations to delete (DeleteCitation)"
+LOG = logging.getLogger(__name__)
+REPEATED = "files given more than once"
 EMPTY = "documents without text"
 NO_DOCUMENT = "files without a document"
 HIDDEN = "hidden files"
@@ -382,8 +385,9 @@ def files_in(paths: Iterable[str | Path], left_out: Counter[str] | None = None) 
     """`paths`, every folder among them replaced by the files in it whose name has a format, sorted
     by path.
 
-    `left_out` counts what else is in folders: files of other names by their endings, hidden files
-    and folders, links to folders. Raises InputError for a path that is not there, for a folder
+    A file that is given twice is used once, which is said. `left_out` counts such files, and what
+    else is in folders: files of other names by their endings, hidden files and folders, links to
+    folders. Raises InputError for a path that is not there, for a folder
     without such files, and for a name that is not UTF-8.
     """
     left_out = Counter() if left_out is None else left_out
@@ -404,7 +408,16 @@ def files_in(paths: Iterable[str | Path], left_out: Counter[str] | None = None) 
             found.append(path)
         else:
             raise InputError(f"{path}: no such file. Check the path.")
-    return found
+    kept, known = list[Path](), set[str]()
+    repeated: list[Path] = []
+    for file in found:
+        (repeated if os.path.realpath(file) in known else kept).append(file)
+        known.add(os.path.realpath(file))
+    if repeated:
+        left_out[REPEATED] += len(repeated)
+        more = f" (and {len(repeated) - 1:,} others)" if len(repeated) > 1 else ""
+        LOG.warning(f"{repeated[0]}{more}: given more than once; it is used once")
+    return kept
 
 
 def check_name(path: Path) -> None:
@@ -458,20 +471,21 @@ def spooled(inputs: Iterable[str | Path]) -> Iterator[tuple[list[Path], str]]:
     input, not its copy.
     """
     paths = [Path("/dev/stdin" if str(given) == "-" else given) for given in inputs]
-    if not any(_is_consumed(path) for path in paths):
+    if not any(is_consumed(path) for path in paths):
         yield paths, ""
         return
     with tempfile.TemporaryDirectory(prefix="kepl-inputs-") as folder:
         try:
             yield (
-                [_copied(path, Path(folder)) if _is_consumed(path) else path for path in paths],
+                [_copied(path, Path(folder)) if is_consumed(path) else path for path in paths],
                 f"{folder}/",
             )
         except InputError as error:
             raise InputError(str(error).replace(f"{folder}/", "")) from error
 
 
-def _is_consumed(path: Path) -> bool:
+def is_consumed(path: Path) -> bool:
+    """Whether an input is gone once it is read: a FIFO, a device, standard input."""
     return is_stream(path) and not path.is_file()
 
 

@@ -14,6 +14,13 @@ run                              python -m kg.linking; link_corpus writes a link
 from kg.documents.mentions import Document, Mention
 from kg.linking.given import GivenLinker
 from kg.linking.matcher import DictionaryLinker
-from kg.linking.run import link_corpus, linked
+from kg.linking.run import link_corpus, linked_documents
 
-__all__ = ["DictionaryLinker", "Document", "GivenLinker", "Mention", "link_corpus", "linked"]
+__all__ = [
+    "DictionaryLinker",
+    "Document",
+    "GivenLinker",
+    "Mention",
+    "link_corpus",
+    "linked_documents",
+]

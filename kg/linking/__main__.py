@@ -78,10 +78,9 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted: the same command resumes", file=sys.stderr)
         return 130
-    done = "linked" if made["new"] else "already complete, nothing to do (--fresh does it anew):"
     print(
-        f"{given['out']}: {done} {made['documents']} documents, {made['mentions']} mentions "
-        f"of {made['entities']} entities"
+        f"{given['out']}: {made['documents']} documents, {made['mentions']} mentions of"
+        f" {made['entities']} entities"
     )
     for reason, count in made.get("left_out_mentions", {}).items():
         print(f"left out: {count:,} mentions {reason}")

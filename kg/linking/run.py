@@ -1,7 +1,7 @@
 """Link a corpus in parts (core.executor), so that an interrupted run resumes.
 
 The folder holds part-00000.jsonl ... with a line {"id", "text", "mentions": [{"start", "end",
-"entity", "score"}]} for each document, and, once all parts are there, manifest.json. A part is some
+"entity", "score"}]} for each document, and, once all parts are there, its manifest. A part is some
 of the input files, or a span of a large one; inputs.json says which, and with which size and time
 of each file, so that a resumed run need not read them again.
 """
@@ -17,8 +17,9 @@ from typing import Any
 
 from tqdm import tqdm
 
+from core.artifact import Artifact, check_files
 from core.executor import parts_folder
-from core.files import InputError, Span, check_files, json_lines, read_json, written
+from core.files import InputError, Span, json_lines, written
 from core.outputs import check_no_input
 from kg.documents.formats import (
     check_options,
@@ -35,6 +36,7 @@ from kg.linking.given import GivenLinker
 from kg.linking.matcher import DictionaryLinker
 
 FORMAT = 2  # of the folder; 2: parts by bytes, with checksums
+LINKED = Artifact("finished linked text", "python -m kg.linking --help", FORMAT)
 # of the linkers: raise it when they link differently, so that no run mixes old parts with new ones
 RULES = 2
 LINKERS = ("dictionary", "scispacy", "given")
@@ -145,7 +147,7 @@ def link_corpus(
         file or one of XML is never cut.
     Finished parts of an interrupted run are kept; `fresh` makes all anew.
 
-    Returns the manifest, and under `new` whether anything was done. Raises InputError for bad
+    Returns the manifest. Raises InputError for bad
     input, finished parts intact.
     """
     graph_folder, out = Path(graph_folder), Path(out)
@@ -194,7 +196,8 @@ def link_corpus(
     }
     with parts_folder(out, settings, what="linked corpus", pattern="part-*", fresh=fresh) as folder:
         if folder.manifest:
-            return folder.manifest | {"new": False}
+            LINKED.say_kept(out)
+            return folder.manifest
         todo, entities = plan.save(out), set[str]()
         with tqdm(unit=" documents", desc="linking", disable=None if progress else True) as bar:
             counts = folder.map(
@@ -229,35 +232,18 @@ def link_corpus(
         if +unread:
             # what the files hold and is no document or mention of one
             facts["unread"] = dict(+unread)
-        return folder.finish(todo, facts) | {"new": True}
+        return folder.finish(todo, facts)
 
 
 def parts(folder: str | Path) -> list[tuple[Path, str]]:
     """(path, checksum) of each part of a linked corpus. Raises InputError when it is not finished,
     or of another format."""
     folder = Path(folder)
-    if not (folder / "manifest.json").is_file():
-        raise InputError(
-            f"{folder}: no finished linked text here (manifest.json is missing). Run: python -m"
-            " kg.linking --help"
-        )
-    manifest = read_json(folder / "manifest.json")
-    sums = (
-        manifest.get("sha256")
-        if isinstance(manifest, dict) and manifest.get("format") == FORMAT
-        else None
-    )
-    if not isinstance(sums, dict) or not all(
-        isinstance(word, str) for pair in sums.items() for word in pair
-    ):
-        raise InputError(
-            f"{folder}/manifest.json: expected format {FORMAT} with checksums of its parts. Link"
-            " the text again."
-        )
-    return [(folder / name, checksum) for name, checksum in sorted(sums.items())]
+    manifest = LINKED.manifest(folder)
+    return [(folder / name, checksum) for name, checksum in sorted(manifest["sha256"].items())]
 
 
-def linked(folder: str | Path) -> Iterator[Document]:
+def linked_documents(folder: str | Path) -> Iterator[Document]:
     """Documents of a linked corpus with their mentions, in order.
 
     Raises InputError when the corpus is not finished, or a part is missing or not as it was

@@ -12,16 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from core.files import (
-    InputError,
-    lines,
-    read_json,
-    sealed,
-    sha256,
-    write_json,
-    written,
-    written_folder,
-)
+from core.artifact import Artifact
+from core.files import InputError, lines, sha256, written
 from kg.graph import KnowledgeGraph, fingerprint
 from kg.pagerank.ppr import DENSE, personal, personal_steps, ranges
 from kg.pagerank.scores import ALPHA, pagerank, weights
@@ -61,6 +53,9 @@ def top(pairs: np.ndarray, score: np.ndarray, entities: int, k: int) -> np.ndarr
     chosen = rank < k
     table[ordered[chosen, 0], rank[chosen]] = ordered[chosen, 1:]
     return table
+
+
+NEIGHBOURS = Artifact("neighbour table", "python -m kg.pagerank --help", verified="neighbours.npy")
 
 
 @dataclass(eq=False)
@@ -111,15 +106,11 @@ class NeighbourTable:
     def save(self, folder: str | Path) -> Path:
         """Write ``neighbours.npy``, ids and manifest to `folder`, whole or not at all. Returns the
         folder."""
-        with written_folder(folder) as partial:
+        with NEIGHBOURS.writing(folder, self.manifest) as partial:
             np.save(partial / "neighbours.npy", self.rows)
             for name, ids in (("entities", self.entity_ids), ("relations", self.relation_ids)):
                 with written(partial / f"{name}.txt") as handle:
                     handle.writelines(f"{i}\n" for i in ids)
-            write_json(
-                partial / "manifest.json",
-                self.manifest | {"sha256": sha256(partial / "neighbours.npy")},
-            )
         return Path(folder)
 
     @classmethod
@@ -128,8 +119,7 @@ class NeighbourTable:
         manifest says."""
         folder = Path(folder)
         file = folder / "neighbours.npy"
-        make = "Make one: python -m kg.pagerank --help"
-        manifest = sealed(folder, file.name, "neighbour table", "Make the table", make)
+        manifest = NEIGHBOURS.read(folder)
         ids = {
             name: [line for _, line in lines(folder / f"{name}.txt")]
             for name in ("entities", "relations")
@@ -218,9 +208,7 @@ def rank(
         "dense": dense,
     }
     settings["counts"] = sha256(Path(counts)) if counts and Path(counts).is_file() else counts
-    manifest = Path(out) / "manifest.json"
-    if manifest.is_file() and not fresh and read_json(manifest).get("settings") == settings:
-        print(f"{out}: already there with these settings (--fresh makes it again)")
+    if NEIGHBOURS.is_kept(out, {"settings": settings}, fresh):
         return NeighbourTable.load(out)
     loaded, started = KnowledgeGraph.load(graph), time.perf_counter()
     if not len(loaded.entities):

@@ -22,7 +22,7 @@ A folder holds
     vectors.npy     (n, d) float32 or float16, read by memory map: every exact backend searches it
     BACKEND.faiss   what faiss made of the vectors, for each approximate backend that was built;
                     memory-mapped where faiss can
-    manifest.json   what the vectors are made of, the checksums of the files, and of each
+    its manifest    what the vectors are made of, the checksums of the files, and of each
                     approximate backend its recall@20
 
 Rows are written in blocks (:func:`write`), so building needs a block and what faiss keeps.
@@ -41,22 +41,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from core.files import (
-    InputError,
-    check_files,
-    explained,
-    locked,
-    read_object,
-    sha256,
-    write_json,
-    written,
-    written_folder,
-)
+from core.artifact import Artifact, write_manifest
+from core.files import InputError, explained, locked, sha256, written, written_folder
 
 LOG = logging.getLogger(__name__)
 EXACT = ("torch", "flat")
 BACKENDS = (*EXACT, "ivf", "ivf-sq8", "ivf-pq", "hnsw")
 FORMAT = 2
+INDEX = Artifact(
+    "index", "remove the folder and run the command again", FORMAT, ("made_of", "backends")
+)
 VECTORS = "vectors.npy"
 BLOCK = 65_536  #: rows that are read, compared or written at a time
 #: `auto`: rows that are searched exactly; numbers of vectors whose 8-bit codes are kept
@@ -393,10 +387,7 @@ class Index:
             }
             names.append(name)
         sums = manifest["sha256"] | {name: sha256(folder / name) for name in names}
-        write_json(
-            folder / "manifest.json",
-            manifest | {"sha256": sums, "backends": manifest["backends"] | own},
-        )
+        write_manifest(folder, manifest | {"sha256": sums, "backends": manifest["backends"] | own})
 
     @classmethod
     def load(cls, folder: str | Path, made_of: dict[str, Any], **settings: Any) -> Index:
@@ -406,7 +397,7 @@ class Index:
         differs, when it is not `made_of` the same.
         """
         folder = Path(folder)
-        manifest = _manifest(folder)
+        manifest = INDEX.manifest(folder)
         for key in sorted(set(made_of) | set(manifest["made_of"])):
             had, wanted = manifest["made_of"].get(key), made_of.get(key)
             if had != wanted:
@@ -414,7 +405,7 @@ class Index:
                     f"{folder}: this index does not fit: its {key} is {had!r}, expected {wanted!r}."
                     " Build it again, or search with what it was built with."
                 )
-        _check(folder, manifest, VECTORS)
+        INDEX.check(folder, manifest, [VECTORS])
         index = cls(
             _read_vectors(folder / VECTORS), manifest["made_of"], **settings | {"backend": "torch"}
         )
@@ -428,7 +419,7 @@ class Index:
             )
         index.backend, index.recall = backend, manifest["backends"][backend].get("recall@20")
         file = folder / f"{backend}.faiss"
-        _check(folder, manifest, file.name)
+        INDEX.check(folder, manifest, [file.name])
         index._take(_read_faiss(file, backend, *index.vectors.shape))
         return index
 
@@ -437,28 +428,6 @@ def _sorted(scores: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarra
     """Both (q, n), best first, of equal scores the lowest row first."""
     order = np.lexsort((rows, -scores), axis=1)
     return np.take_along_axis(scores, order, 1), np.take_along_axis(rows, order, 1)
-
-
-def _manifest(folder: Path) -> dict[str, Any]:
-    """The manifest of the index in `folder`. Raises InputError where there is none, or one of
-    another format."""
-    if not (folder / "manifest.json").is_file():
-        raise InputError(f"{folder}: no index here (manifest.json is missing). Build it again.")
-    manifest = read_object(folder / "manifest.json")
-    if manifest.get("format") == 1:
-        raise InputError(
-            f"{folder}: an index of format 1, which is not memory-mapped and has no faiss index."
-            f" Remove it (rm -r {folder}) and run the command again: it builds the index."
-        )
-    if manifest.get("format") != FORMAT or not all(
-        isinstance(manifest.get(k), dict) for k in ("made_of", "sha256", "backends")
-    ):
-        raise InputError(f"{folder}/manifest.json: no index of format {FORMAT}. Build it again.")
-    return manifest
-
-
-def _check(folder: Path, manifest: dict[str, Any], name: str) -> None:
-    check_files(folder, {name: manifest["sha256"].get(name, "")}, "Build the index again.")
 
 
 def _write_vectors(path: Path, blocks: Iterable[Tensor], like: Tensor) -> None:
@@ -550,7 +519,7 @@ def write(
 def backends_in(folder: str | Path) -> tuple[str, ...]:
     """The backends that the index in `folder` can be searched with. Raises InputError as
     :meth:`Index.load`."""
-    return (*EXACT, *_manifest(Path(folder))["backends"])
+    return (*EXACT, *INDEX.manifest(folder)["backends"])
 
 
 def extend(
@@ -559,11 +528,11 @@ def extend(
     """Build another approximate backend from the vectors of the index in `folder`, and add it.
     Raises InputError as `load`."""
     folder = Path(folder)
-    _manifest(folder)  # of an existing folder
+    INDEX.manifest(folder)  # of an existing folder
     with locked(
         folder / ".lock",
         "w",
         f"{folder}: another process is writing it. Wait, and run the command again.",
     ):
         index = Index.load(folder, made_of)
-        replace(index, backend=backend, cells=cells)._seal(folder, _manifest(folder))
+        replace(index, backend=backend, cells=cells)._seal(folder, INDEX.manifest(folder))

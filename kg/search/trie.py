@@ -33,9 +33,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from core.files import InputError, read_json, sha256, write_json, written_folder
+from core.artifact import Artifact
+from core.files import InputError
 
 FORMAT = 1
+TRIE = Artifact("trie", "remove the folder and run the command again", FORMAT, verified="{}.npy")
 ARRAYS = ("tokens", "starts", "leaf_nodes", "concepts", "others")
 _NODES = 2**31  # a node's number fits an int32, the narrowest type that torch computes with
 
@@ -388,21 +390,19 @@ class Trie:
     def save(self, folder: str | Path) -> Path:
         """Write the arrays (.npy) and a manifest to `folder`, whole or not at all. Returns the
         folder."""
-        with written_folder(folder) as partial:
+        facts = {
+            key: getattr(self, key)
+            for key in ("vocabulary", "identity", "skipped", "roots", "depth")
+        }
+        facts |= {
+            "format": FORMAT,
+            "nodes": len(self.tokens),
+            "leaves": len(self),
+            "more_concepts": len(self.others),
+        }
+        with TRIE.writing(folder, facts) as partial:
             for name in ARRAYS:
                 np.save(partial / f"{name}.npy", getattr(self, name), allow_pickle=False)
-            facts = {
-                key: getattr(self, key)
-                for key in ("vocabulary", "identity", "skipped", "roots", "depth")
-            }
-            facts |= {
-                "format": FORMAT,
-                "nodes": len(self.tokens),
-                "leaves": len(self),
-                "more_concepts": len(self.others),
-            }
-            facts["sha256"] = {name: sha256(partial / f"{name}.npy") for name in ARRAYS}
-            write_json(partial / "manifest.json", facts)
         return Path(folder)
 
     @classmethod
@@ -413,17 +413,15 @@ class Trie:
         than `identity`.
         """
         folder = Path(folder)
-        if not (folder / "manifest.json").is_file():
-            raise InputError(f"{folder}: no trie here (manifest.json is missing). Build it again.")
-        manifest = read_json(folder / "manifest.json")
-        if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-            raise InputError(f"{folder}/manifest.json: no trie of format {FORMAT}. Build it again.")
+        manifest = TRIE.manifest(folder)
         if manifest.get("identity") != identity:
             raise InputError(
                 f"{folder}: this trie does not fit: it was made with {manifest.get('identity')!r}, "
                 f"expected {identity!r}. Build it again with this tokenizer."
             )
-        arrays = [cls._array(folder / f"{name}.npy", manifest) for name in ARRAYS]
+        files = [f"{name}.npy" for name in ARRAYS]
+        TRIE.check(folder, manifest, files)
+        arrays = [cls._array(folder / name) for name in files]
         try:
             tokens, starts, leaf_nodes, concepts, others = arrays
             facts = manifest["vocabulary"], identity, manifest["skipped"]
@@ -436,12 +434,7 @@ class Trie:
         return trie
 
     @staticmethod
-    def _array(file: Path, manifest: dict[str, Any]) -> np.ndarray:
-        sums = manifest.get("sha256")
-        if not file.is_file() or not isinstance(sums, dict) or sha256(file) != sums.get(file.stem):
-            raise InputError(
-                f"{file}: missing, or not the file its manifest describes. Build the trie again."
-            )
+    def _array(file: Path) -> np.ndarray:
         try:
             # Copy on write: torch asks for writable memory, though nothing here writes to it.
             array: np.ndarray = np.load(file, mmap_mode="c", allow_pickle=False)

@@ -13,7 +13,12 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from core.files import InputError, lines, sealed, sha256, write_json, written, written_folder
+from core.artifact import Artifact
+from core.files import InputError, lines, written
+
+TABLE = Artifact(
+    "embedding table", "python -m kg.vectors.train --help", verified="embeddings.safetensors"
+)
 
 
 @dataclass(eq=False)
@@ -54,7 +59,7 @@ class EmbeddingTable:
         """Write ``embeddings.safetensors``, ids and manifest to `folder`, whole or not at all.
         Returns the folder."""
         tensors = {"entity": self.entity, "relation": self.relation, "projection": self.projection}
-        with written_folder(folder) as partial:
+        with TABLE.writing(folder, self.manifest) as partial:
             save_file(
                 {
                     k: v.detach().float().cpu().contiguous()
@@ -66,10 +71,6 @@ class EmbeddingTable:
             for name, ids in (("entities", self.entity_ids), ("relations", self.relation_ids)):
                 with written(partial / f"{name}.txt") as handle:
                     handle.writelines(f"{i}\n" for i in ids)
-            write_json(
-                partial / "manifest.json",
-                self.manifest | {"sha256": sha256(partial / "embeddings.safetensors")},
-            )
         return Path(folder)
 
     @classmethod
@@ -78,8 +79,7 @@ class EmbeddingTable:
         manifest says."""
         folder = Path(folder)
         file = folder / "embeddings.safetensors"
-        make = "Train one: python -m kg.vectors.train --help"
-        manifest = sealed(folder, file.name, "embedding table", "Train the table", make)
+        manifest = TABLE.read(folder)
         try:
             tensors = load_file(file)
         except SafetensorError as error:

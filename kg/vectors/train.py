@@ -29,6 +29,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from core.artifact import manifest_path
 from core.tracking import ROOT, commit, environment
 
 # PyKEEN otherwise makes folders in the home
@@ -53,11 +54,10 @@ from torch import Tensor
 from tqdm import tqdm
 
 from core.files import InputError, digest, locked, read_json, sha256, write_json, written
-from core.journal import NAME as JOURNAL
-from core.journal import Journal
+from core.journal import JOURNAL, Journal
 from core.logs import quiet_libraries, set_up
 from kg.graph import KnowledgeGraph, fingerprint
-from kg.vectors.embeddings import EmbeddingTable
+from kg.vectors.embeddings import TABLE, EmbeddingTable
 
 LOG = logging.getLogger(__name__)
 MODELS = ("TransE", "TransR")
@@ -606,7 +606,7 @@ def train(
     own: dict[str, Any] = ({"sparse": True} if sparse else {}) | ({} if unit else {"unit": False})
     settings |= own | ({} if loss == "margin" else {"loss": loss})
     if model == "TransR":
-        start = read_json(Path(warm) / "manifest.json").get("sha256") if warm else None
+        start = TABLE.manifest(warm)["sha256"] if warm else None
         settings |= {"relation_dim": relation_dim, "warm": start}
         settings |= {"warm_epochs": 0 if warm else warm_epochs, "warm_lr": warm_lr or lr}
         if own:
@@ -620,17 +620,12 @@ def train(
             f"relation_dim {relation_dim}: a TransE has relations of dim, {dim}; start without it"
             f" or take {dim}"
         )
-    manifest, work = Path(out) / "manifest.json", Path(f"{out}.training")
+    work = Path(f"{out}.training")
     name = f"{model}-{Path(graph).name}-seed{seed}"
-    if manifest.is_file() and not fresh and read_json(manifest).get("settings") == settings:
-        LOG.info(f"{out}: already trained with these settings (--fresh true trains it again)")
+    if TABLE.is_kept(out, {"settings": settings}, fresh):
         if (work / JOURNAL).is_file():  # of then, when MLflow did not answer
             _leave(work, Journal(work, "kg", name))
         return EmbeddingTable.load(out)
-    if Path(out).exists() and not Path(out).is_dir():
-        raise InputError(
-            f"{out}: a file is in the way; expected a folder for the table. Choose another --out."
-        )
     loaded = KnowledgeGraph.load(graph)
     if len(loaded.triples) < 10:
         raise InputError(f"{graph}: {len(loaded.triples)} triples; an embedding needs at least 10")
@@ -717,7 +712,7 @@ def train(
             | ({"warm_scores": before} if before else {}),
         )
         table.save(out)
-        journal.artifact(manifest)
+        journal.artifact(manifest_path(out))
         journal.end()
         for left in ("state.safetensors", "state.json"):
             (work / left).unlink(missing_ok=True)

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pytest
 
 from app.cli import main
 from core.tracking import ROOT
+from inference.detectors import BATCH
 from tests.fakes.graphs import graph
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -342,3 +344,97 @@ def test_utf_16_is_one_clear_error(place: Path, encoding: str, name: str) -> Non
     (place / name).write_bytes(gzip.compress(raw) if name.endswith("gz") else raw)
     with pytest.raises(InputError, match="UTF-16.*iconv.*--encoding"):
         list(documents([place / name]))
+
+
+def _link(place: Path, *words: str) -> list[str]:
+    return ["link", "--graph", str(place / "graph"), *map(str, words)]
+
+
+def test_repeated_ids_and_files_are_counted_and_said(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(place)
+    Path("more").mkdir()
+    Path("more/n.txt").write_text("foozin\n")
+    Path("ids.jsonl").write_text(LINE * 2 + LINE.replace('"a"', '"b"') + LINE)
+    words = _link(
+        place, "--input", "ids.jsonl", "more", "more/../more/n.txt", "--output", "o.jsonl"
+    )
+    for _ in range(2):  # made, and complete already
+        assert main([*words, "--json"]) == 0
+        said = capsys.readouterr()
+        lines = [line for line in said.err.splitlines() if "already complete" not in line]
+        assert [line.rpartition(": ")[2] for line in lines if "id of" in line] == [
+            "2 documents have the id of an earlier document"
+        ]
+        assert sum("given more than once; it is used once" in line for line in lines) == 1
+        assert json.loads(said.out)["left_out"] == {"files given more than once": 1}
+        assert json.loads(said.out)["documents"] == 5
+
+
+def test_ids_that_pubtator_cannot_keep_apart_are_refused(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(place)
+    lines = [LINE.replace('"a"', f'"{name}"') for name in ("x", "p 7", "p 7", "y", "p|7")]
+    Path("ids.jsonl").write_text("".join(lines))
+    words = _link(place, "--input", "ids.jsonl", "--output", "o.pubtator")
+    assert main(words) == 2
+    said = capsys.readouterr().err
+    assert "ids.jsonl:5: the id 'p|7'" in said and "ids.jsonl:2, 'p 7'" in said
+    assert not Path("o.pubtator").exists()
+    assert main([*words, "--to", "jsonl"]) == 0 and "resuming after 5" in capsys.readouterr().err
+    Path("ids.jsonl").write_text("".join(lines[:3]))
+    assert main([*words, "--fresh"]) == 0
+    assert "1 documents have the id" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["--input", "-", "--format", "jsonl", "--output", "-"], LINE),
+        (["--input", "-", "--format", "text", "--to", "bioc", "--output", "/dev/stdout"], None),
+        (["--json"], None),
+        ([], None),
+    ],
+)
+def test_what_comes_is_answered_before_the_input_ends(
+    place: Path, words: list[str], line: str | None
+) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "app.cli", *_link(place, *words)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert process.stdin and process.stdout
+    watch = threading.Timer(60, process.kill)
+    watch.start()
+    try:
+        process.stdin.write((line or "renal failure\n").encode() * BATCH)
+        process.stdin.flush()
+        first = b""
+        while first.count(b"renal failure") < BATCH:
+            came = process.stdout.readline()
+            assert came, first[-300:]
+            first += came
+        assert process.poll() is None
+        process.stdin.write((line or "one foozin\n").encode())
+        process.stdin.close()
+        assert b"foozin" in process.stdout.read() and process.wait() == 0
+    finally:
+        watch.cancel()
+        process.kill()
+
+
+def test_a_stream_into_a_stream_is_checked_and_counted(run: Run, place: Path) -> None:
+    whole = run("--input - --format jsonl --output -", "cat t.jsonl t.jsonl |")
+    assert whole.returncode == 0 and len(whole.stdout.splitlines()) == 2
+    assert "1 documents have the id of an earlier document" in whole.stderr
+    (place / "x.jsonl").write_text("".join(LINE.replace('"a"', f'"{i}"') for i in ("b|c", "b c")))
+    alike = run("--input - --format jsonl --to pubtator --output -", "cat x.jsonl |")
+    assert alike.returncode == 2 and "/dev/stdin:2: the id 'b c'" in alike.stderr
+    broken = run("--input - --format jsonl --output -", "echo '{}' |")
+    assert broken.returncode == 2 and "/dev/stdin:1: expected an id" in broken.stderr
+    empty = run("--input - --format jsonl --output -", "printf '' |")
+    assert empty.returncode == 2 and "no document in this file" in empty.stderr

@@ -26,18 +26,21 @@ def medic(tmp_path: Path, runs: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_demo_builds_its_graph_once_and_serves_it(
-    medic: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    medic: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     started: list[tuple[Pipeline, tuple[str, ...]]] = []
     monkeypatch.setattr(
         serve, "start", lambda pipeline, host, port, examples: started.append((pipeline, examples))
     )
     caplog.set_level("INFO")
-    for said in (": built: ", " entities, "):
+    for kept in (False, True):
         assert main(["demo", "medic", f"MIRROR={medic}"]) == 0
-        assert said in caplog.text
+        assert " entities, " in caplog.text
+        assert ("kept: knowledge graph" in capsys.readouterr().err) is kept
         caplog.clear()
-    assert main(["demo", "medic", f"MIRROR={medic}"]) == 0 and ": built: " not in caplog.text
     pipeline, examples = started[0]
     assert (
         examples == demos.DEMOS["medic"].examples

@@ -58,3 +58,8 @@ def test_curves_of_runs(
         main(["figures", "kebiolm", f"RUN={tmp_path}"]) == 2
         and "no journal of a run here" in capsys.readouterr().err
     )
+    (tmp_path / "cosine_to_start.csv").write_text("mine")
+    assert main(["figures", "kebiolm", f"OUT={tmp_path}"]) == 2
+    assert "cosine_to_start.csv: exists" in capsys.readouterr().err
+    assert (tmp_path / "cosine_to_start.csv").read_text() == "mine"
+    assert main(["figures", "kebiolm", f"OUT={tmp_path}", "--fresh"]) == 0

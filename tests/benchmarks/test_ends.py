@@ -251,7 +251,10 @@ def test_the_command(data: Path, runs: Path, capsys: pytest.CaptureFixture[str])
         and "against dictionary (" in said
     )
     assert main(["evaluate", "NCBI-EL", "CHAIN=dictionary", *place_]) == 2
-    assert "CHAIN= and THRESHOLD= are of end-to-end tasks (NCBI-E2E," in capsys.readouterr().err
+    assert (
+        "kepl evaluate: --chain has no use here; it belongs to an end-to-end task"
+        in capsys.readouterr().err
+    )
     assert main(["evaluate", "NCBI-E2", *place_]) == 2
     assert "did you mean NCBI-E2E" in capsys.readouterr().err
     assert main(["evaluate", "NCBI-E2E", "CHAIN=nothing", *place_]) == 2

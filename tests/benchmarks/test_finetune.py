@@ -21,7 +21,7 @@ from core.files import InputError, read_json, write_json
 from core.tracking import ROOT
 from datamodules.options import Files
 from datamodules.tasks import Tagged, save_task
-from datamodules.tasks.prepare import tasks as all_tasks
+from datamodules.tasks.prepare import all_tasks
 from experiments.names import NotTrained, encoder, options, recipes
 from experiments.seeds import flags, grid_points, seeds_of, train_seeds
 from tests.fakes import bert, tasks

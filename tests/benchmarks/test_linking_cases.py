@@ -15,7 +15,7 @@ from app.cli import main
 from benchmarks import tables
 from benchmarks.linking.cases import Case, Run, cases, scored_run
 from benchmarks.linking.evaluate import folds_of, score_linker
-from benchmarks.linking.sizes import sizes
+from benchmarks.linking.sizes import linking_sizes
 from benchmarks.options import Choices, Protocol
 from benchmarks.papers.genbioel import mention_similarity as similarity
 from benchmarks.results import Result
@@ -131,7 +131,7 @@ def test_sizes_are_those_of_the_files(
     data: Path, runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = Files(data=data / "NCBI-EL")
-    found = sizes("NCBI-EL", files)
+    found = linking_sizes("NCBI-EL", files)
     _, (fold,) = folds_of(linking_task("NCBI-EL"), files)
     assert found["names"] == len(set(fold.dictionary.names)) and found["concepts"] == len(
         set(fold.dictionary.ids)

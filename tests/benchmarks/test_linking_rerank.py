@@ -98,7 +98,7 @@ def test_what_reranking_refuses(
             ["evaluate", "NCBI-EL", place, f"MODEL={tiny}", "RERANK=reranker"],
             "no finished run in runs/reranker",
         ),
-        (["evaluate", "NCBI-E2E", place, "RERANK=reranker"], "third step"),
+        (["evaluate", "NCBI-E2E", place, "RERANK=reranker"], "end-to-end task has --chain"),
     ):
         assert main(words) == 2, words
         assert message in capsys.readouterr().err, words

@@ -11,7 +11,7 @@ from app.cli import main
 from benchmarks import overlap as module
 from benchmarks.options import Choices
 from benchmarks.overlap import Overlap, between, form, mentions_of, overlap
-from datamodules.tasks.prepare import task
+from datamodules.tasks.prepare import find_task
 from tests.fakes import blurb, chineseblue
 from tests.fakes.graphs import graph
 from tests.fakes.results import markdown
@@ -42,14 +42,14 @@ def test_text_between_markers_and_its_offset_without_them():
 
 def test_mentions_of_entity_sets_are_those_that_are_annotated(tmp_path: Path):
     blurb.write("NCBI", tmp_path)
-    mentions = mentions_of(task("NCBI"), tmp_path)
+    mentions = mentions_of(find_task("NCBI"), tmp_path)
     assert mentions is not None and len(mentions) % 4 == 0
     assert Counter(mentions).keys() == {"Foozin", "bar pox", "qux", "zyxes"}
 
 
 def test_chemprots_mentions_are_those_in_an_example_once_each(tmp_path: Path):
     blurb.write("ChemProt", tmp_path)
-    mentions = mentions_of(task("ChemProt"), tmp_path)
+    mentions = mentions_of(find_task("ChemProt"), tmp_path)
     # title: Foozin, BAR1; then Foozin, BAR1; then QUX2 alone in its sentence, in no pair; then
     # Zyxol inside Zyxol-QUX2
     assert mentions is not None
@@ -60,7 +60,7 @@ def test_chemprots_mentions_are_those_in_an_example_once_each(tmp_path: Path):
 
 def test_ddis_mentions_keep_the_parts_of_those_in_pieces(tmp_path: Path):
     blurb.write("DDI", tmp_path)
-    mentions = Counter(mentions_of(task("DDI"), tmp_path) or [])
+    mentions = Counter(mentions_of(find_task("DDI"), tmp_path) or [])
     documents = mentions["Foozin"]
     drugs = [
         "Foozin",
@@ -76,12 +76,12 @@ def test_ddis_mentions_keep_the_parts_of_those_in_pieces(tmp_path: Path):
 
 def test_gad_has_no_mentions(tmp_path: Path):
     blurb.write("GAD", tmp_path)
-    assert mentions_of(task("GAD"), tmp_path) is None
+    assert mentions_of(find_task("GAD"), tmp_path) is None
 
 
 def test_mentions_of_chinese_relations_are_between_markers(tmp_path: Path):
     chineseblue.write("CMeIE", tmp_path)
-    mentions = mentions_of(task("CMeIE"), tmp_path)
+    mentions = mentions_of(find_task("CMeIE"), tmp_path)
     assert mentions and not any("[" in m for m in mentions)
 
 
@@ -100,7 +100,7 @@ def test_the_command_counts_what_is_available_and_names_the_rest(
     monkeypatch.setattr(module, "fetched", lambda dataset, place, mirrors: data / dataset)
     assert main(["overlap", "NCBI", "ChemProt", "GAD", "DDI", f"GRAPH={known_graph}"]) == 0
     lines = {line.split()[0]: line.split() for line in capsys.readouterr().out.splitlines() if line}
-    total = len(mentions_of(task("NCBI"), data / "NCBI") or [])
+    total = len(mentions_of(find_task("NCBI"), data / "NCBI") or [])
     assert lines["NCBI"][1:3] == [str(total), str(total // 4)]  # Foozin; "bar pox" is not "bar-pox"
     assert lines["ChemProt"][1:3] == ["18", "6"]  # Foozin twice in each split; QUX2 is in no pair
     assert lines["GAD"][1] == "-" and lines["DDI:"][1:3] == ["not", "counted:"]

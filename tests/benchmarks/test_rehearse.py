@@ -76,7 +76,7 @@ def test_a_rehearsal_runs_every_stage_of_the_profile(
     monkeypatch.setattr(rehearse, "pipeline_of", lambda name: pipeline)
     (runs / "rehearsals").mkdir(parents=True)
     shutil.copyfile(empty_store, runs / "rehearsals" / "mlflow.db")
-    told = rehearse.rehearse(paper, "paper", 2, 1e-5, Inputs(), Machine(devices=1, workers=1))
+    told = rehearse.run_rehearsal(paper, "paper", 2, 1e-5, Inputs(), Machine(devices=1, workers=1))
     profile = pipeline["profiles"]["paper"]
     given = set(profile["rehearsal"]["inputs"])
     titles = [s["title"] for s in profile["stages"] if s.get("unless") not in given]
@@ -151,7 +151,7 @@ def test_a_plan_is_the_profiles_own_with_its_inputs_replaced(
     """Word for word what PROFILE=paper runs; what is laid over the training comes before the
     pipeline's own words."""
     monkeypatch.setattr(pretrain, "gpus", lambda: 0)
-    told = rehearse.rehearse(
+    told = rehearse.run_rehearsal(
         "kebiolm", "paper", 2, None, Inputs(), Machine(devices=2, workers=1), plan=True
     )
     found = [line for line in told.splitlines() if line.startswith("python -m")]
@@ -176,7 +176,7 @@ def test_two_rehearsals_of_a_paper_at_once(runs: Path) -> None:
         locked(runs / "rehearsals" / "sapbert.lock", "w", ""),
         pytest.raises(InputError, match="another rehearsal of sapbert"),
     ):
-        rehearse.rehearse("sapbert", "paper", 1, None, Inputs(), Machine(devices=1))
+        rehearse.run_rehearsal("sapbert", "paper", 1, None, Inputs(), Machine(devices=1))
 
 
 # --- figures --------------------------------------------------------------------------------------

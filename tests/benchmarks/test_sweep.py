@@ -16,11 +16,13 @@ from typing import Any
 import pytest
 import yaml
 from mlflow import MlflowClient
+from sqlalchemy.exc import OperationalError
 
 from app.cli import main
 from benchmarks import sweep as sweeps
 from benchmarks.sweep import arguments, read_sweep, results
 from core.files import InputError, read_json
+from core.journal import Journal
 from core.logs import set_up
 from core.tracking import ROOT, tracking_uri
 from tests.fakes import kebiolm
@@ -168,7 +170,8 @@ def test_runs_are_children_of_the_sweep_and_are_not_run_again(
     (folder,) = (swept / "sweeps" / "lr").iterdir()
     table = [line.split(",") for line in (folder / "sweep.csv").read_text().splitlines()]
     assert table[0] == ["A", "FAIL", "name", "dev/f1", "MLflow run"]
-    rows = [["0.25", "yes", "0.2500"], ["0.25", "yes", "0.2500"], ["0.5", "no", "0.5000"]]
+    # the run that failed has been repeated, and counts no more
+    rows = [["0.25", "yes", "0.2500"], ["0.5", "no", "0.5000"]]
     assert [row[:2] + row[3:4] for row in table[1:]] == rows
     more = read_sweep(
         config(tmp_path, runs=[{"A": 0.25, "FAIL": "yes"}, {"A": 9}], report=["dev/f1"])
@@ -201,6 +204,45 @@ def test_several_at_once_share_a_sqlite_store(swept: Path, tmp_path: Path) -> No
         len(client.get_metric_history(r.info.run_id, "dev/f1")) == 1 and r.info.status == "FINISHED"
         for r in found
     )
+
+
+def test_runs_that_a_kill_leaves_are_delivered_or_do_not_count(runs: Path, tmp_path: Path) -> None:
+    """Of a point: a run recorded while MLflow was away, one without its end, and one that is told
+    of twice."""
+    sweep = read_sweep(config(tmp_path, grid={"A": [1, 2, 3]}))
+    with Journal(runs / "parent", "swept", "sweep") as above:
+        above.metric("x", 0.0)
+    other = Journal(runs / "other", "swept", "of another parent")
+
+    def record(name: str, point: dict[str, int], value: float, end: bool = True) -> Journal:
+        tags = {"mlflow.parentRunId": above.run_id, sweeps.POINT: json.dumps(point)}
+        one = Journal(runs / name, "swept", "run", tags)
+        one.metric("f1", value)
+        if end:
+            one.end()
+        return one
+
+    record("a", {"A": 1}, 0.1).close()
+    time.sleep(0.01)
+    record("b", {"A": 1}, 0.2).close()
+    time.sleep(0.01)
+    record("c", {"A": 1}, 0.3, end=False).close()
+    record("d", {"A": 2}, 0.4)._handle.close()  # killed before it was delivered
+    other._handle.close()
+    found = results(sweep, above.run_id)
+    assert [row["metrics"].get("f1") for row in found] == [0.2, 0.4, None]
+    assert not (runs / "other" / "mlflow.json").exists()
+
+
+def test_a_store_that_cannot_write_is_one_error(
+    swept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OperationalError("update runs", {}, Exception("database or disk is full"))
+
+    monkeypatch.setattr(MlflowClient, "set_terminated", full)
+    with pytest.raises(InputError, match="MLflow at sqlite.*disk is full.*same command again"):
+        run_sweep(config(tmp_path, grid={"A": [1]}))
 
 
 def test_a_killed_sweep_leaves_nothing_behind_and_resumes(swept: Path, tmp_path: Path) -> None:

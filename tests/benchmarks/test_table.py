@@ -82,6 +82,11 @@ def test_kebiolms_table_tests_against_the_published_baseline_and_the_one_run_her
             "kebiolm", ours[seed], run=f"abc-seed{seed}", name="NCBI", parent=f"run{seed}"
         )
         fake.fine_tuned("kebiolm/pretrain_mlm", plain[seed], run=f"def-seed{seed}", name="NCBI")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "kebiolm_table2.md").write_text("mine")
+    assert main(["table", "kebiolm", "2", f"OUT={tmp_path / 'out'}"]) == 2
+    assert (tmp_path / "out" / "kebiolm_table2.md").read_text() == "mine"
+    (tmp_path / "out" / "kebiolm_table2.md").unlink()
     assert main(["table", "kebiolm", "2", f"OUT={tmp_path / 'out'}"]) == 0
     said = capsys.readouterr().out
     t = ttest_1samp([75, 50, 100], 87.8)

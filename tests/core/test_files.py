@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -15,34 +14,10 @@ from core.files import (
     InputError,
     check_writable,
     locked,
-    sealed,
-    sha256,
-    verified,
-    write_json,
     written,
     written_folder,
 )
 from tests.fakes.leftovers import left_by
-
-
-def test_a_sealed_file_is_the_one_its_manifest_describes(tmp_path: Path) -> None:
-    (tmp_path / "rows").write_text("a")
-    with pytest.raises(
-        InputError, match=r"no samples here \(manifest.json is missing\). Make them"
-    ):
-        sealed(tmp_path, "rows", "samples", "Build the samples", "Make them")
-    write_json(tmp_path / "manifest.json", {"sha256": sha256(tmp_path / "rows"), "more": 1})
-    assert sealed(tmp_path, "rows", "samples", "Build the samples", "Make them")["more"] == 1
-    for content in ("b", None):
-        (tmp_path / "rows").write_text(content) if content else (tmp_path / "rows").unlink()
-        with pytest.raises(
-            InputError,
-            match="rows: missing, or not the file its manifest describes. Build the samples again",
-        ):
-            sealed(tmp_path, "rows", "samples", "Build the samples", "Make them")
-    write_json(tmp_path / "manifest.json", [])
-    with pytest.raises(InputError, match="not the file its manifest describes"):
-        sealed(tmp_path, "rows", "samples", "Build the samples", "Make them")
 
 
 def test_a_locked_file_is_for_one(tmp_path: Path) -> None:
@@ -186,31 +161,6 @@ def test_other_failures_within_the_block_are_not_the_disks(tmp_path: Path) -> No
     with pytest.raises(InputError, match="gone.txt: no such file"), written(tmp_path / "a"):
         (tmp_path / "gone.txt").read_text()
     assert list(tmp_path.iterdir()) == []
-
-
-def test_an_export_is_verified_against_its_checksums(tmp_path: Path) -> None:
-    export = tmp_path / "export"
-    (export / "encoder").mkdir(parents=True)
-    for name in ("model.safetensors", "encoder/config.json"):
-        (export / name).write_text(name)
-    sums = {name: sha256(export / name) for name in ("model.safetensors", "encoder/config.json")}
-    verified(export)  # no manifest: somebody else's model
-    write_json(export / "manifest.json", {"paper": "kebiolm", "checksums": sums})
-    verified(export)
-    verified(export / "encoder")
-    (export / "model.safetensors").write_text("modeL.safetensors")
-    for folder in (export, export / "encoder"):  # the encoder's weights are in the file above
-        with pytest.raises(
-            InputError, match=r"model.safetensors: missing, or not the file its manifest describes"
-        ):
-            verified(folder)
-    (export / "model.safetensors").unlink()
-    with pytest.raises(InputError, match="missing"):
-        verified(export)
-    (export / "manifest.json").write_text(json.dumps({"paper": "kebiolm"}))
-    with pytest.raises(InputError, match=f"If it is sound, seal it: kepl seal {export}"):
-        verified(export)
-    verified(export / "encoder")  # a part of nothing that has checksums
 
 
 def test_who_reads_a_file_while_it_is_replaced_reads_the_old_one_whole(tmp_path: Path) -> None:

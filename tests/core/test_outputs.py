@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from core.files import InputError, read_object, written
-from core.outputs import MANIFEST, Output, check_ending
+from core.files import InputError, read_object, write_json, written
+from core.outputs import MANIFEST, RECORD, Output, check_ending, claimed_files
 
 
 def write(
@@ -168,3 +168,44 @@ def test_a_file_that_is_no_manifest_is_not_replaced(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no manifest of an output"):
         write(tmp_path / "out.jsonl", "x", fresh=True)
     assert read_object(tmp_path / f"out.jsonl{MANIFEST}") == {"mine": 1}
+
+
+def test_files_of_fixed_names_are_only_replaced_where_the_command_wrote_them(
+    tmp_path: Path,
+) -> None:
+    names = ["plot.csv", "plot.png"]
+
+    def draw(content: str, fresh: bool = False, fail: bool = False) -> None:
+        with claimed_files(tmp_path, names, fresh):
+            (tmp_path / "plot.csv").write_text(content)
+            if fail:
+                raise InputError("no data")
+
+    draw("one")
+    draw("two")  # its own file
+    with pytest.raises(InputError, match="no data"):
+        draw("three", fail=True)
+    draw("four")
+    with claimed_files(tmp_path, ["other.csv"]):
+        (tmp_path / "other.csv").write_text("x")
+    (tmp_path / "plot.csv").write_text("changed by hand")
+    with pytest.raises(InputError, match=r"plot\.csv: exists, and is not a file .* --fresh"):
+        draw("five")
+    assert (tmp_path / "plot.csv").read_text() == "changed by hand"
+    draw("five", fresh=True)
+    (tmp_path / "plot.png").write_text("somebody's")
+    with pytest.raises(InputError, match=r"plot\.png: exists"):
+        draw("six")
+    assert read_object(tmp_path / RECORD).keys() == {"plot.csv", "other.csv"}
+    (tmp_path / RECORD).write_text('{"a": [1]}')
+    with pytest.raises(InputError, match="no record of outputs"):
+        draw("seven", fresh=True)
+
+
+def test_what_a_kill_left_is_the_commands_own(tmp_path: Path) -> None:
+    write_json(tmp_path / RECORD, {"plot.csv": None})
+    (tmp_path / "plot.csv").write_text("half")
+    with claimed_files(tmp_path, ["plot.csv"]):
+        (tmp_path / "plot.csv").write_text("whole")
+    with claimed_files(None, ["plot.csv"]):
+        pass

@@ -131,7 +131,8 @@ def test_what_is_refused_is_named_as_it_was_typed(words: list[str], message: str
 def test_options_of_recipes_join_the_command() -> None:
     extra = [Option("hits", float | None, None, "Share.")]
     assert (
-        read("t", "HITS=0.5", extra=extra) == Parsed(read("t").arguments, {"hits": 0.5})
+        read("t", "HITS=0.5", extra=extra)
+        == Parsed(read("t").arguments, {"hits": 0.5}, frozenset({"task", "hits"}))
         and read("t", extra=extra).extra == {}
     )
     with pytest.raises(InputError, match="no setting HITS"):

@@ -184,13 +184,13 @@ def test_tokenizer(fake_genbioel: Folders, tmp_path: Path) -> None:
     # bytes: nothing is unknown
     assert made.decode(made(odd, add_special_tokens=False)["input_ids"]) == odd
     assert len(made) <= fake.SIZE
-    again, there = tokenizer.build_tokenizer([fake_genbioel.graph], str(tmp_path / "t"), fake.SIZE)
-    assert (
-        not there
-        and (again / "tokenizer.json").read_bytes()
-        == Path(fake_genbioel.tokenizer, "tokenizer.json").read_bytes()
-    )
-    assert tokenizer.build_tokenizer([fake_genbioel.graph], str(again), fake.SIZE)[1]
+    again = tokenizer.build_tokenizer([fake_genbioel.graph], str(tmp_path / "t"), fake.SIZE)
+    assert (again / "tokenizer.json").read_bytes() == Path(
+        fake_genbioel.tokenizer, "tokenizer.json"
+    ).read_bytes()
+    before = (again / "manifest.json").stat().st_ino
+    tokenizer.build_tokenizer([fake_genbioel.graph], str(again), fake.SIZE)
+    assert (again / "manifest.json").stat().st_ino == before
     with pytest.raises(InputError, match="--size 100: expected at least"):
         tokenizer.build_tokenizer([fake_genbioel.graph], str(tmp_path / "s"), 100)
     (tmp_path / "other").mkdir()
@@ -378,7 +378,7 @@ def test_held_out_names_are_in_no_training_sample(source: GraphSamples) -> None:
 
 def test_names_that_stay_out(fake_genbioel: Folders, tmp_path: Path) -> None:
     (tmp_path / "out.txt").write_text("renal lesion nos\nFAILURE (RENAL)\n\n")
-    folder, _ = samples.build_samples(
+    folder = samples.build_samples(
         [fake_genbioel.graph],
         fake_genbioel.tokenizer,
         str(tmp_path / "s"),
@@ -408,7 +408,7 @@ def test_names_of_no_or_many_tokens(
         )
 
     monkeypatch.setattr(samples, "token_rows_in_parts", rows)
-    folder, _ = samples.build_samples(
+    folder = samples.build_samples(
         [fake_genbioel.graph], fake_genbioel.tokenizer, str(tmp_path / "s"), max_name=5
     )
     counts = read_json(folder / "manifest.json")["counts"]
@@ -422,7 +422,7 @@ def test_names_of_no_or_many_tokens(
 def test_bad_folders(fake_genbioel: Folders, tmp_path: Path, inputs: Inputs) -> None:
     with pytest.raises(InputError, match=r"no samples here \(manifest\.json is missing\)"):
         GraphSamples(tmp_path, inputs)
-    other, _ = tokenizer.build_tokenizer([fake_genbioel.graph], str(tmp_path / "t"), 380)
+    other = tokenizer.build_tokenizer([fake_genbioel.graph], str(tmp_path / "t"), 380)
     with pytest.raises(InputError, match="made with another tokenizer"):
         GraphSamples(fake_genbioel.samples, Inputs(load_tokenizer(str(other))))
     german = {"languages": ("xx",)}
@@ -461,7 +461,7 @@ def test_without_synonyms_there_is_nothing_to_hold_out(
         {},
     )
     one.save(tmp_path / "g")
-    folder, _ = samples.build_samples(
+    folder = samples.build_samples(
         [str(tmp_path / "g")], fake_genbioel.tokenizer, str(tmp_path / "s"), max_name=32
     )
     with pytest.raises(InputError, match="no sample is held out for validation"):
@@ -496,7 +496,7 @@ def test_the_command(fake_genbioel: Folders, tmp_path: Path) -> None:
         str(tmp_path / "s"),
         max_name=32,
         max_definition=40,
-    )[1]
+    )
 
 
 # synonym-aware fine-tuning, Section 2.3
@@ -504,7 +504,7 @@ def test_the_command(fake_genbioel: Folders, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def tuned(fake_genbioel: Folders, task: str, tmp_path_factory: pytest.TempPathFactory) -> Folders:
-    folder, _ = build_mentions(
+    folder = build_mentions(
         task,
         fake_genbioel.tokenizer,
         str(tmp_path_factory.mktemp("m") / "m"),
@@ -601,9 +601,7 @@ def test_targets_by_every_rule(tuned: Folders, inputs: Inputs, task: str) -> Non
 
 def test_other_rules_for_mentions(fake_genbioel: Folders, task: str, tmp_path: Path) -> None:
     def build(place: str, **settings_: object) -> dict[str, int]:
-        folder, _ = build_mentions(
-            task, fake_genbioel.tokenizer, str(tmp_path / place), **settings_
-        )  # type: ignore[arg-type]
+        folder = build_mentions(task, fake_genbioel.tokenizer, str(tmp_path / place), **settings_)  # type: ignore[arg-type]
         return dict(read_json(folder / "manifest.json")["counts"])
 
     # "either" means two concepts
@@ -823,10 +821,10 @@ def test_documents_are_held_out_whole() -> None:
 def test_tokens_of_a_killed_run_go_with_the_next(fake_genbioel: Folders, tmp_path: Path) -> None:
     """One that was killed between writing its samples and removing the parts."""
     for _ in range(2):
-        folder, was_there = samples.build_samples(
+        folder = samples.build_samples(
             [fake_genbioel.graph], fake_genbioel.tokenizer, str(tmp_path / "s")
         )
         assert [p.name for p in tmp_path.iterdir()] == ["s"]
         (tmp_path / "s.parts").mkdir()
         (tmp_path / "s.parts" / "texts.parquet").touch()
-    assert was_there and folder == tmp_path / "s"
+    assert folder == tmp_path / "s"

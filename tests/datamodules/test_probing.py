@@ -184,9 +184,9 @@ def test_build_writes_and_keeps(tmp_path: Path, capsys: pytest.CaptureFixture[st
     ]
     assert "2 queries, 1 relations" in capsys.readouterr().out
     build_queries(str(tmp_path / "g"), str(tmp_path / "q"))
-    assert "kept" in capsys.readouterr().out
+    assert "kept" in capsys.readouterr().err
     build_queries(str(tmp_path / "g"), str(tmp_path / "q"), seed=1)
-    assert "kept" not in capsys.readouterr().out
+    assert "kept" not in capsys.readouterr().err
     manifest = read_json(tmp_path / "q" / "manifest.json")
     assert manifest["settings"]["seed"] == 1 and manifest["counts"]["queries"] == 2
     (tmp_path / "t.csv").write_text("pid,human\npart_of,[Y] has the part [X] .\n")
@@ -303,7 +303,7 @@ def test_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(InputError, match="no queries here"):
         load_queries(tmp_path)
     graph({"a": "t", "b": "t"}, [("a", "r", "b")]).save(tmp_path / "g")
-    with pytest.raises(InputError, match="this holds something else than queries"):
+    with pytest.raises(InputError, match="something here that is no queries"):
         build_queries(str(tmp_path / "g"), str(tmp_path / "g"))
     with pytest.raises(InputError, match="--most 0"):
         build_queries(str(tmp_path / "g"), str(tmp_path / "q"), most=0)

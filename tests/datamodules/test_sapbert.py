@@ -122,18 +122,16 @@ def test_held_out_names_are_in_no_pair_and_leave_their_concept_pairs(fake_sapber
 
 
 def test_draws_depend_on_seed_and_concept_alone(fake_sapbert: Folders, tmp_path: Path) -> None:
-    again = build_pairs([fake_sapbert.graph], fake_sapbert.bert, str(tmp_path / "a"))[0]
+    again = build_pairs([fake_sapbert.graph], fake_sapbert.bert, str(tmp_path / "a"))
     assert read_json(again / "manifest.json") == Pairs(fake_sapbert.pairs).manifest
-    other = Pairs(
-        build_pairs([fake_sapbert.graph], fake_sapbert.bert, str(tmp_path / "b"), seed=1)[0]
-    )
+    other = Pairs(build_pairs([fake_sapbert.graph], fake_sapbert.bert, str(tmp_path / "b"), seed=1))
     many = [{r for r in every(p) if r[-1] == "EMANY"} for p in (Pairs(again), other)]
     assert len(many[0]) == len(many[1]) == 50 and many[0] != many[1]
     fake.graph("F").save(tmp_path / "more")
     both = Pairs(
         build_pairs(
             [str(tmp_path / "more"), fake_sapbert.graph], fake_sapbert.bert, str(tmp_path / "c")
-        )[0]
+        )
     )
     assert {r for r in every(both) if r[-1] == "EMANY"} == many[0]
 
@@ -168,7 +166,7 @@ def test_several_graphs_share_a_concept_by_its_id_only(
         tmp_path / "g"
     )
     folders = [fake_sapbert.graph, str(tmp_path / "f"), str(tmp_path / "g")]
-    pairs = Pairs(build_pairs(folders, fake_sapbert.bert, str(tmp_path / "p"))[0])
+    pairs = Pairs(build_pairs(folders, fake_sapbert.bert, str(tmp_path / "p")))
     assert pairs.manifest["counts"]["concepts"] == 90
     belongs = spelled(pairs, np.concatenate([pairs.members, pairs.held_out]))
     assert ("heart stop", "E005") in belongs and ("heart stop", "F005") not in belongs
@@ -182,7 +180,7 @@ def test_several_graphs_share_a_concept_by_its_id_only(
 def test_filters_and_exclusion(fake_sapbert: Folders, tmp_path: Path) -> None:
     (tmp_path / "names.txt").write_text("Failure of the  RENAL region\n\nno such name\n")
     (tmp_path / "concepts.txt").write_text("E007\nEMANY\nX\n")
-    folder, _ = build_pairs(
+    folder = build_pairs(
         [fake_sapbert.graph],
         fake_sapbert.bert,
         str(tmp_path / "p"),
@@ -202,7 +200,7 @@ def test_filters_and_exclusion(fake_sapbert: Folders, tmp_path: Path) -> None:
     german = Pairs(
         build_pairs(
             [fake_sapbert.graph], fake_sapbert.bert, str(tmp_path / "d"), languages=("de", "en")
-        )[0]
+        )
     )
     assert "nierenversagen" in german.names
 
@@ -213,7 +211,7 @@ def test_trade_names_in_either_direction(fake_sapbert: Folders, tmp_path: Path) 
         "triples", {"head": ["ETRADE"], "relation": ["tradename_of"], "tail": ["EDRUG"]}
     )
     graph.save(tmp_path / "g")
-    turned = Pairs(build_pairs([str(tmp_path / "g")], fake_sapbert.bert, str(tmp_path / "p"))[0])
+    turned = Pairs(build_pairs([str(tmp_path / "g")], fake_sapbert.bert, str(tmp_path / "p")))
     assert every(turned) == every(Pairs(fake_sapbert.pairs))
 
 
@@ -232,7 +230,7 @@ def test_shards_are_one_list(
     fake_sapbert: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "SHARD", 37)
-    parts = Pairs(build_pairs([fake_sapbert.graph], fake_sapbert.bert, str(tmp_path / "p"))[0])
+    parts = Pairs(build_pairs([fake_sapbert.graph], fake_sapbert.bert, str(tmp_path / "p")))
     assert len(parts.shards) > 3
     turned = np.arange(len(parts))[::-1]
     assert np.array_equal(parts[turned][::-1], np.concatenate(parts.shards))
@@ -366,7 +364,7 @@ def test_what_does_not_belong_together_is_refused(fake_sapbert: Folders, tmp_pat
         build_pairs([fake_sapbert.graph], fake_sapbert.bert, str(tmp_path / "p"), held_out=0)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "x").touch()
-    with pytest.raises(InputError, match="no set of pairs; it is left alone"):
+    with pytest.raises(InputError, match="no pairs; it is left alone"):
         build_pairs([fake_sapbert.graph], fake_sapbert.bert, str(tmp_path / "full"))
 
 
@@ -386,7 +384,7 @@ def test_the_command(fake_sapbert: Folders, tmp_path: Path) -> None:
     assert "concepts with one name, which give no pair" in first.stdout
     (tmp_path / "p.parts").mkdir()  # left by a run that was killed behind its last file
     again = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
-    assert "there already" in again.stdout and [p.name for p in tmp_path.iterdir()] == ["p"]
+    assert "kept: pairs" in again.stderr and [p.name for p in tmp_path.iterdir()] == ["p"]
     bad = subprocess.run(
         [*command, "--exclude_names", "nowhere.txt"], capture_output=True, text=True, cwd=ROOT
     )
@@ -460,7 +458,7 @@ def test_concepts_of_graphs_with_the_same_name_are_united(
     for name, graph in zip("abc", graphs, strict=True):
         graph.save(tmp_path / name)
     folders = [str(tmp_path / name) for name in "abc"]
-    folder, _ = build_pairs(
+    folder = build_pairs(
         folders, fake_sapbert.bert, str(tmp_path / "pairs"), held_out=1, unite=True
     )
     assert (
@@ -513,7 +511,7 @@ def test_mention_pairs_are_train_mentions_with_every_name_of_their_concept(
         (["gone"], [["C9"]]),
     ]
     task = linking_task(tmp_path / "task", train)
-    folder, there = build_mentions(str(task), fake_sapbert.bert, str(tmp_path / "pairs"))
+    folder = build_mentions(str(task), fake_sapbert.bert, str(tmp_path / "pairs"))
     pairs = Pairs(str(folder))
     held = spelled(pairs, np.asarray(pairs.held_out))
     wanted = {
@@ -522,12 +520,14 @@ def test_mention_pairs_are_train_mentions_with_every_name_of_their_concept(
         ("runny nose", "C2"),
         ("hot", "C3"),
     }
-    assert len(held) == 1 and set(held) < wanted and not there
+    assert len(held) == 1 and set(held) < wanted
     names = {"C1": ["heart attack", "mi"], "C2": ["cold", "common cold"], "C3": ["fever"]}
     assert set(every(pairs)) == {(m, n, c) for m, c in wanted - set(held) for n in names[c]}
     counts = read_json(folder / "manifest.json")["counts"]
     assert (counts["composite mentions"], counts["mentions of no or several concepts"]) == (1, 2)
-    assert build_mentions(str(task), fake_sapbert.bert, str(tmp_path / "pairs"))[1]
+    before = (folder / "manifest.json").stat().st_ino
+    build_mentions(str(task), fake_sapbert.bert, str(folder))
+    assert (folder / "manifest.json").stat().st_ino == before
     data = SapBERTData(str(folder), fake_sapbert.bert, batch_size=2)
     data.setup()
     # the dictionary's names are searched
@@ -556,7 +556,7 @@ def test_names_of_the_same_words_count_once(fake_sapbert: Folders, tmp_path: Pat
         + [("B", n, "synonym") for n in names[:2]]
     )
     graph.save(tmp_path / "g")
-    folder, _ = build_pairs(
+    folder = build_pairs(
         [str(tmp_path / "g")],
         fake_sapbert.bert,
         str(tmp_path / "p"),
@@ -572,7 +572,7 @@ def test_names_of_the_same_words_count_once(fake_sapbert: Folders, tmp_path: Pat
 
 
 def test_similar_concepts_are_the_nearest_by_tfidf(fake_sapbert: Folders, tmp_path: Path) -> None:
-    folder, _ = build_pairs(
+    folder = build_pairs(
         [fake_sapbert.graph], fake_sapbert.bert, str(tmp_path / "near"), neighbours=3
     )
     near = Pairs(folder)
@@ -608,7 +608,7 @@ def share_of_neighbours(data: SapBERTData) -> float:
 def test_a_batch_holds_pairs_of_similar_concepts_together(
     fake_sapbert: Folders, tmp_path: Path
 ) -> None:
-    folder, _ = build_pairs(
+    folder = build_pairs(
         [fake_sapbert.graph], fake_sapbert.bert, str(tmp_path / "near"), neighbours=6
     )
     fake = fake_sapbert._replace(pairs=str(folder))

@@ -25,7 +25,7 @@ from core.files import InputError
 from datamodules.sources import addresses, listing, mirrors
 from datamodules.tasks import fetch
 from datamodules.tasks.linking import linking_tasks
-from datamodules.tasks.prepare import prepare_task, task, tasks
+from datamodules.tasks.prepare import all_tasks, find_task, prepare_task
 
 ONE, TWO, SECRET = b"one " * 50_000, b"two", b"from outside"
 REAL = Path(__file__).resolve().parents[2].parent / "shared" / "data"
@@ -529,7 +529,7 @@ def test_a_mirror_is_searched_once(tmp_path, listed, monkeypatch):
 
 def test_the_list_holds_every_file_of_every_task():
     known = listing.sources()
-    for definition in tasks().values():
+    for definition in all_tasks().values():
         source = known[definition.dataset]
         files = {f.path: f for f in source.files}
         assert source.licence and source.citation and source.how
@@ -551,7 +551,7 @@ def test_the_list_holds_every_file_of_every_task():
             }, one.name
     linking = {t.dataset for t in linking_tasks().values() if t.dataset}
     # the last is pre-trained on
-    assert {t.dataset for t in tasks().values()} | linking | {"Ontologies"} == set(known)
+    assert {t.dataset for t in all_tasks().values()} | linking | {"Ontologies"} == set(known)
     for name in linking:
         source = known[name]
         assert source.licence and source.citation and source.how
@@ -626,13 +626,13 @@ def test_real_mirror_has_every_task_that_it_holds(tmp_path):
         ("ChemProt", "test", "examples", 22),
     }
     for name in sorted(there):
-        prepare_task(name, folder_of(tasks()[name]), tmp_path / "tasks" / name)
+        prepare_task(name, folder_of(all_tasks()[name]), tmp_path / "tasks" / name)
 
 
 def test_a_data_set_by_its_own_name() -> None:
     assert (
         fetch.dataset_of("Ontologies") == "Ontologies"
-        and fetch.dataset_of("NCBI") == task("NCBI").dataset
+        and fetch.dataset_of("NCBI") == find_task("NCBI").dataset
     )
     assert fetch.dataset_of("HPO-EL") is None and fetch.dataset_of("AAP-EL") == "AAP-EL"
     with pytest.raises(InputError, match="no task 'nothing'"):

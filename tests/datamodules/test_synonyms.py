@@ -157,7 +157,7 @@ def test_built_samples_load_and_are_kept(tmp_path: Path, capsys: Any) -> None:
     assert "4 samples" in capsys.readouterr().out
     assert load_samples(tmp_path / "s") == samples(g)[0]
     build_samples(str(tmp_path / "g"), str(tmp_path / "s"))
-    assert "kept" in capsys.readouterr().out
+    assert "kept" in capsys.readouterr().err
     (tmp_path / "s" / "samples.parquet").write_bytes(b"x")
     with pytest.raises(InputError, match="not the file its manifest describes"):
         load_samples(tmp_path / "s")

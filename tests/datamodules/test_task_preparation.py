@@ -16,7 +16,7 @@ from datamodules.chineseblue import REPEATED
 from datamodules.tasks import KINDS, load_task
 from datamodules.tasks import prepare as benchmark_tasks
 from datamodules.tasks.definition import derivation_settings
-from datamodules.tasks.prepare import prepare_task, read_splits, task, tasks
+from datamodules.tasks.prepare import all_tasks, find_task, prepare_task, read_splits
 from tests.fakes import blurb, chineseblue
 
 ISSUE = {
@@ -45,12 +45,12 @@ VARIANTS = {"cMedQA:clean": "clean", "CMeEE:resplit": "resplit", "CMeIE:resplit"
 
 
 def write(name: str, folder: Path) -> Path:
-    chineseblue.write(task(name).dataset, folder)
-    return blurb.write(task(name).dataset, folder)
+    chineseblue.write(find_task(name).dataset, folder)
+    return blurb.write(find_task(name).dataset, folder)
 
 
 def test_the_issues_tasks_are_all_there():
-    known = tasks()
+    known = all_tasks()
     assert {n: (t.kind, t.metric) for n, t in known.items() if n not in VARIANTS} == ISSUE
     assert {n: t.variant for n, t in known.items() if t.variant} == VARIANTS
     for definition in known.values():
@@ -68,24 +68,27 @@ def test_the_issues_tasks_are_all_there():
 
 
 def test_aliases_and_unknown_names():
-    assert task("cNNER") is task("CMeEE") or task("cNNER") == task("CMeEE")
-    assert task("CHIP-RE").name == "CMeIE" and task("CHIP-RE:resplit").name == "CMeIE:resplit"
-    assert task("cNNER:resplit").name == "CMeEE:resplit"
+    assert find_task("cNNER") is find_task("CMeEE") or find_task("cNNER") == find_task("CMeEE")
+    assert (
+        find_task("CHIP-RE").name == "CMeIE"
+        and find_task("CHIP-RE:resplit").name == "CMeIE:resplit"
+    )
+    assert find_task("cNNER:resplit").name == "CMeEE:resplit"
     with pytest.raises(
         InputError,
         match=re.escape(
             "no task 'cMedQAN'; did you mean cMedQANER? Choose from: cMedQANER, cMedQQ, "
         ),
     ):
-        task("cMedQAN")
+        find_task("cMedQAN")
 
 
-@pytest.mark.parametrize("name", tasks())
+@pytest.mark.parametrize("name", all_tasks())
 def test_every_task_is_prepared_from_fake_files(name, tmp_path, capsys):
     data = write(name, tmp_path / "data")
     out = prepare_task(name, data, tmp_path / "out")
     loaded = load_task(out)
-    definition = task(name)
+    definition = find_task(name)
     assert out == tmp_path / "out" and loaded.kind == definition.kind
     manifest = loaded.manifest
     assert (manifest["name"], manifest["suite"], manifest["variant"]) == (
@@ -182,10 +185,10 @@ def test_what_is_odd_is_in_the_manifest_and_printed(tmp_path, capsys):
 
 
 def test_dev_comes_out_of_train_by_whole_documents(tmp_path):
-    splits, _, _ = read_splits(task("DDI"), write("DDI", tmp_path / "ddi"))
+    splits, _, _ = read_splits(find_task("DDI"), write("DDI", tmp_path / "ddi"))
     assert len(splits["dev"]) == 2495 and len(splits["train"]) == 505
     assert not {e.document for e in splits["train"]} & {e.document for e in splits["dev"]}
-    splits, _, _ = read_splits(task("GAD"), write("GAD", tmp_path / "gad"))
+    splits, _, _ = read_splits(find_task("GAD"), write("GAD", tmp_path / "gad"))
     assert (len(splits["train"]), len(splits["dev"]), len(splits["test"])) == (5, 535, 2)
 
 
@@ -221,7 +224,7 @@ def test_counts(tmp_path):
         return write(definition.name, tmp_path / definition.dataset)
 
     rows = count_rows(folder_of)
-    assert {row.task for row in rows} == set(tasks())
+    assert {row.task for row in rows} == set(all_tasks())
     by = {(r.task, r.split, r.unit): r for r in rows}
     assert by["NCBI", "train", "mentions"] == CountRow(
         "NCBI", "train", "mentions", 4, 5137, "KeBioLM Table 1"

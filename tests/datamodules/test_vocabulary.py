@@ -85,7 +85,10 @@ def test_word_pieces_are_frequent_and_always_the_same() -> None:
 def test_the_same_recipe_is_kept_and_other_folders_are_left_alone(
     fake_mlm: Folders, tmp_path: Path
 ) -> None:
-    assert vocabulary.build_vocabulary(fake_mlm.graph, [fake_mlm.texts], fake_mlm.vocabulary)[1]
+    manifest = Path(fake_mlm.vocabulary) / "manifest.json"
+    before = manifest.stat().st_ino
+    vocabulary.build_vocabulary(fake_mlm.graph, [fake_mlm.texts], fake_mlm.vocabulary)
+    assert manifest.stat().st_ino == before
     (tmp_path / "thesis.tex").write_text("years of work")
     with pytest.raises(InputError, match="it is left alone"):
         vocabulary.build_vocabulary(fake_mlm.graph, [], str(tmp_path))

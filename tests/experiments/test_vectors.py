@@ -92,7 +92,7 @@ def test_the_command_writes_a_table_and_refuses_what_does_not_fit(
         (["--most", "0"], "--most 0"),
         (["--model", "minilm"], "another tokenizer"),
         (["--graph", str(tmp_path)], "no knowledge graph here"),
-        (["--corpus", str(tmp_path)], "no finished corpus here"),
+        (["--corpus", str(tmp_path)], "no corpus here"),
     ]:
         with pytest.raises(SystemExit, match=wanted):
             main([*words, "--out", str(tmp_path / "other"), *changed])

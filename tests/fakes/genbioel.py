@@ -93,8 +93,8 @@ def bart(folder: Path, tokens: str, dropout: float = 0.0, seed: int = 0) -> Path
 
 def write(folder: Path) -> Folders:
     place = str(graph().save(folder / "graph"))
-    words, _ = tokenizer.build_tokenizer([place], str(folder / "tokenizer"), SIZE)
-    made, _ = samples.build_samples(
+    words = tokenizer.build_tokenizer([place], str(folder / "tokenizer"), SIZE)
+    made = samples.build_samples(
         [place], str(words), str(folder / "samples"), max_name=32, max_definition=40
     )
     return Folders(place, str(words), str(made), str(bart(folder / "bart", str(words))))

@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks import tables
 from benchmarks.options import Choices
-from benchmarks.results import OVERALL, SELECT, Model, Result, folder_of, save_result
+from benchmarks.results import OVERALL, SELECT, Model, Result, result_folder, save_result
 from core.tracking import folder_name, runs_folder
 from datamodules.options import Files
 
@@ -130,7 +130,7 @@ def linked(
             created=time(0),
             mlflow_run="" if model in ("exact", "tfidf") else f"{model}{number}",
         )
-        made.append(save_result(result, folder_of(result)))
+        made.append(save_result(result, result_folder(result)))
     return made
 
 
@@ -159,7 +159,7 @@ def retrieved(
                 for k, t in tallies.items()
             },
         )
-        made.append(save_result(result, folder_of(result)))
+        made.append(save_result(result, result_folder(result)))
     return made
 
 
@@ -196,4 +196,4 @@ def probed(
             for g in ("all", "type 2")
         },
     )
-    return save_result(result, folder_of(result))
+    return save_result(result, result_folder(result))

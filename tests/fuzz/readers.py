@@ -19,10 +19,10 @@ from datamodules.tasks import load_task
 from inference import stream
 from kg import graph
 from kg.build import cleaning, thesaurus
-from kg.build.segment import cuts, phrases, score, segmenter
+from kg.build.segment import cuts, evaluation, phrases, segmenter
 from kg.build.sources import cmekg, disease39, hpo, medic, mesh, obo, spo, tables, umls, xywy
 from kg.documents import formats as docs
-from kg.linking.run import link_corpus, linked
+from kg.linking.run import link_corpus, linked_documents
 from kg.pagerank.table import frequencies
 from tests.fakes import blurb as fake_blurb
 from tests.fakes import chineseblue as fake_chinese
@@ -415,7 +415,7 @@ READERS: dict[str, Reader] = {
         text_lines,
     ),
     "reviewed": Reader(
-        put("a.tsv", "# remark\n急性|肺炎\tx\n"), no_rows(score.read_reviewed, "a.tsv")
+        put("a.tsv", "# remark\n急性|肺炎\tx\n"), no_rows(evaluation.read_reviewed, "a.tsv")
     ),
     "dictionary": Reader(
         put("a.txt", "糖尿病\n高血压 30\n肺结核\t7 n\n"),
@@ -426,7 +426,7 @@ READERS: dict[str, Reader] = {
         _numbers,
         no_rows(lambda f: frequencies(f / "counts.tsv", graph.KnowledgeGraph.load(f / "g"))),
     ),
-    "linked corpus": Reader(_linked, no_rows(lambda f: list(linked(f / "out")))),
+    "linked corpus": Reader(_linked, no_rows(lambda f: list(linked_documents(f / "out")))),
     "task": Reader(
         everything(lambda folder: fake_tasks.write(folder, "ner", {"train": 2, "test": 2})),
         no_rows(load_task),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -17,8 +18,10 @@ from inference.chain import Linked, Option, Pipeline, Steps, as_record, steps_of
 from inference.detectors import FEW, Detected, Dictionary, detected_spans, united
 from inference.entity_table import EntityReader
 from inference.linkers import Candidate, NearestByTfIdf
+from inference.load import linkable
 from inference.options import Matching
 from inference.reranker import Ordered
+from inference.stream import link_files, predict_files
 from inference.taggers import Tagger, load_tagger
 from models.encoders import load_bert
 from models.kebiolm import KeBioLM, KeBioLMEncoder
@@ -474,8 +477,8 @@ def test_a_fine_tuned_tagger_detects(
             entity = mention.text if mention.text in ("acne", "gout", "the doctor") else None
             assert (mention.entity, mention.score) == ((entity, 1.0) if entity else (None, None))
     assert pipeline.identities == {str(export): read_json(export / "manifest.json")["identity"]}
-    tagger = {"tagger": pipeline.identities[str(folder)], "precision": "fp32"}
-    assert pipeline.settings["models"] == [tagger]
+    made = {"tagger": pipeline.identities[str(export)], "precision": "fp32"}
+    assert pipeline.settings["models"] == [made]
     record = as_record(next(m for mentions in pipeline.link(texts) for m in mentions))
     assert {"start", "end", "text", "type", "score", "detector_score", "entity"} <= set(record)
 
@@ -519,3 +522,36 @@ def test_what_finds_no_mentions_is_no_detector(
     ):
         Pipeline(diseases, "NCBI/fake + dictionary")
     assert list(Pipeline(diseases, "NCBI/fake@abcd-seed0").identities) == ["NCBI/fake@abcd-seed0"]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"graph": None}, r"Pipeline: graph: expected str or Path or KnowledgeGraph, got NoneType"),
+        ({"graph": "nowhere"}, r"graph 'nowhere': no such folder, so no knowledge graph here"),
+        ({"chain": ["names"]}, r"chain: expected str, got list"),
+        ({"top": "5"}, r"top: expected int, got str \('5'\)"),
+        ({"types": {1}}, r"types: expected str or an iterable of str, got set"),
+        ({"matching": "exact"}, r"matching: expected Matching or None, got str"),
+        ({"beems": 3}, r"no option 'beems'; did you mean beams"),
+        ({"tokens": "many"}, r"LinkerOptions: tokens: expected int, got str"),
+    ],
+)
+def test_an_error_names_the_parameter(small: str, given: dict[str, Any], message: str) -> None:
+    with pytest.raises((TypeError, InputError), match=message):
+        Pipeline(**({"graph": small} | given))
+
+
+def test_functions_of_files_name_the_parameter(small: str, tmp_path: Path) -> None:
+    pipeline, out = Pipeline(small), tmp_path / "o.jsonl"
+    for function, arguments, message in (
+        (link_files, (None, ["x"], out), "pipeline: expected Pipeline, got NoneType"),
+        (link_files, (pipeline, "notes.txt", out), "inputs: expected a sequence of str or Path"),
+        (link_files, (pipeline, [], out), "inputs: expected at least one file"),
+        (link_files, (pipeline, [tmp_path / "none.txt"], out), "none.txt: no such file"),
+        (predict_files, (pipeline, ["x"], out), "model: expected Tagger or RelationModel"),
+        (load_tagger, (7,), "load_tagger: name: expected str or Path, got int"),
+        (linkable, (None,), "name: expected str, got NoneType"),
+    ):
+        with pytest.raises((TypeError, InputError), match=message):
+            function(*arguments)  # type: ignore[operator]

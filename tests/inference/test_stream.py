@@ -269,7 +269,7 @@ def test_a_broken_line_and_a_wrong_format(pipeline: Pipeline, texts: Path, tmp_p
     with pytest.raises(InputError, match=rf"texts.jsonl:{COUNT + 1}"):
         run(pipeline, texts, tmp_path / "out.jsonl")
     assert not (tmp_path / "out.jsonl").exists()
-    with pytest.raises(InputError, match="no format 'tsv'; choose from: jsonl, pubtator"):
+    with pytest.raises(InputError, match="output_format: expected 'jsonl' or 'pubtator'"):
         run(pipeline, texts, tmp_path / "out.tsv", output_format="tsv")
     with pytest.raises(InputError, match="no such file"):
         run(pipeline, tmp_path / "nowhere.jsonl", tmp_path / "out.jsonl")

@@ -199,8 +199,8 @@ def test_load_names_what_is_wrong_with_the_manifest(tmp_path):
     folder = graph().save(tmp_path / "g")
     manifest = read_json(folder / "manifest.json")
     for broken, message in [
-        ({**manifest, "format": 99}, "format 99, expected 1"),
-        ({k: v for k, v in manifest.items() if k != "sha256"}, "key 'sha256' is missing"),
+        ({**manifest, "format": 99}, "no knowledge graph of format 1"),
+        ({k: v for k, v in manifest.items() if k != "sha256"}, "expected an object under sha256"),
     ]:
         write_json(folder / "manifest.json", broken)
         with pytest.raises(InputError, match=message):

@@ -12,7 +12,7 @@ from kg.build import refine
 from kg.documents.formats import documents, files_in
 from kg.linking import __main__ as command
 from kg.linking.matcher import DictionaryLinker
-from kg.linking.run import link_corpus, linked
+from kg.linking.run import link_corpus, linked_documents
 from tests.fakes import documents as fakes
 from tests.fakes.graphs import graph
 
@@ -112,7 +112,9 @@ def test_encoding_and_folders(tmp_path, capsys):
     assert command.main(words) == 2
     assert "a.txt:1: not utf-8 text" in capsys.readouterr().err
     assert command.main([*words, "--encoding", "gb18030", "--fresh"]) == 0
-    found = [(d.id, d.text, [m.entity for m in d.mentions]) for d in linked(tmp_path / "out")]
+    found = [
+        (d.id, d.text, [m.entity for m in d.mentions]) for d in linked_documents(tmp_path / "out")
+    ]
     assert found == [
         ("a:1", "患者有糖尿病史", ["C05"]),
         ("a:2", "无", []),

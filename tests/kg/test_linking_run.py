@@ -17,7 +17,7 @@ import pytest
 from core.files import InputError, locked
 from kg.documents.formats import part_name
 from kg.ids import Ids
-from kg.linking import Document, GivenLinker, Mention, link_corpus, linked
+from kg.linking import Document, GivenLinker, Mention, link_corpus, linked_documents
 from kg.linking import run as runs
 from kg.linking.__main__ import main
 from tests.fakes import documents as fakes
@@ -58,7 +58,7 @@ def test_parts_manifest_and_reading_back(graph, tmp_path):
     ]
     record = json.loads((tmp_path / "out/part-00000.jsonl").read_text().splitlines()[0])
     assert record["mentions"][0] == {"start": 0, "end": 7, "entity": "C01", "score": 1.0}
-    read = list(linked(tmp_path / "out"))
+    read = list(linked_documents(tmp_path / "out"))
     assert [d.id for d in read] == ["101", "102", "103"]
     assert [(d.text[m.start : m.end], m.entity) for m in read[0].mentions for d in read[:1]] == [
         ("Seizure", "C01"),
@@ -69,13 +69,15 @@ def test_parts_manifest_and_reading_back(graph, tmp_path):
         ("T2DM", "C03"),
     ]
     manifest = json.loads((tmp_path / "out/manifest.json").read_text())
-    assert manifest == {k: v for k, v in made.items() if k != "new"}
+    assert manifest == made
     assert manifest["parts"] == [2, 1] and manifest["documents"] == 3 and manifest["entities"] == 5
     assert manifest["mentions"] == sum(len(d.mentions) for d in read)
     assert manifest["settings"]["inputs"][0]["name"] == "a.json"
 
 
-def test_one_and_two_workers_and_an_interruption_give_the_same_bytes(graph, tmp_path, monkeypatch):
+def test_one_and_two_workers_and_an_interruption_give_the_same_bytes(
+    graph, tmp_path, monkeypatch, capsys
+):
     for workers in (1, 2):
         link_corpus(
             graph, out=tmp_path / f"w{workers}" / "out", given=TEXTS, part_size=300, workers=workers
@@ -108,7 +110,9 @@ def test_one_and_two_workers_and_an_interruption_give_the_same_bytes(graph, tmp_
     link_corpus(graph, out=tmp_path / "w3/out", given=TEXTS, part_size=300, workers=2)
     assert contents(tmp_path / "w3/out") == expected
     assert all((tmp_path / "w3/out" / name).stat().st_mtime_ns == t for name, t in times.items())
-    assert not link_corpus(graph, out=tmp_path / "w3/out", given=TEXTS, part_size=300)["new"]
+    assert "kept: " not in capsys.readouterr().err
+    link_corpus(graph, out=tmp_path / "w3/out", given=TEXTS, part_size=300)
+    assert "kept: finished linked text" in capsys.readouterr().err
 
 
 def test_killed_run_resumes(graph, tmp_path):
@@ -139,7 +143,7 @@ def test_killed_run_resumes(graph, tmp_path):
     left_by(tmp_path / "out" / "part-00007.jsonl").write_text("half")
     assert not (tmp_path / "out" / "manifest.json").exists()
     with pytest.raises(InputError, match="no finished linked text"):
-        next(linked(tmp_path / "out"))
+        next(linked_documents(tmp_path / "out"))
     assert (
         subprocess.run(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL).returncode
         == 0
@@ -166,7 +170,7 @@ def test_other_settings_need_fresh(graph, tmp_path):
     with pytest.raises(InputError, match=r"other settings \(inputs\)"):
         link_corpus(graph, [source], out)
     assert link_corpus(graph, [source], out, part_size=1, fresh=True)["documents"] == 1
-    assert [d.id for d in linked(out)] == ["101"]
+    assert [d.id for d in linked_documents(out)] == ["101"]
     other = tmp_path / "other"
     other.mkdir()
     (other / "thesis.txt").write_text("mine")
@@ -200,7 +204,7 @@ def test_bad_line_is_one_error_and_leaves_finished_parts(graph, tmp_path, capsys
     assert len(list((tmp_path / "out").glob("part-*.jsonl"))) == 3
     source.write_text(good)
     assert main([*command, "--fresh"]) == 0 and main(command) == 0
-    assert "already complete" in capsys.readouterr().out
+    assert "kept: finished linked text" in capsys.readouterr().err
 
 
 def test_parts_are_of_about_the_same_size(graph, tmp_path):
@@ -214,10 +218,10 @@ def test_parts_are_of_about_the_same_size(graph, tmp_path):
     made = link_corpus(graph, paths, tmp_path / "out", part_size=30)
     assert made["parts"] == [3, 3] + [3] * 33 + [1]
     whole = link_corpus(graph, paths, tmp_path / "whole")
-    assert whole["parts"] == [106] and [d._replace(where="") for d in linked(tmp_path / "out")] == [
-        d._replace(where="") for d in linked(tmp_path / "whole")
-    ]
-    assert [d.id for d in linked(tmp_path / "out")][-1] == "large:100"
+    assert whole["parts"] == [106] and [
+        d._replace(where="") for d in linked_documents(tmp_path / "out")
+    ] == [d._replace(where="") for d in linked_documents(tmp_path / "whole")]
+    assert [d.id for d in linked_documents(tmp_path / "out")][-1] == "large:100"
     large.write_text(large.read_text()[:-4] + "\r00\n")
     with pytest.raises(InputError, match=r"large\.txt:100: a carriage return"):
         link_corpus(graph, paths, tmp_path / "out", part_size=30, fresh=True)
@@ -290,18 +294,18 @@ def test_damaged_parts_are_found(graph, tmp_path):
             InputError,
             match=r"part-00000\.jsonl: missing, or not the file its .*\. Delete this part",
         ):
-            list(linked(out))
+            list(linked_documents(out))
     part.unlink()
     with pytest.raises(InputError, match="missing, or not the file"):
-        list(linked(out))
-    assert link_corpus(graph, [source], out)["new"]  # makes the missing part again
+        list(linked_documents(out))
+    link_corpus(graph, [source], out)  # makes the missing part again
     assert part.read_text() == whole
 
 
 def test_given_linker(graph, tmp_path):
     source = fakes.pubtator(tmp_path / "a.pubtator")
     made = link_corpus(graph, [source], tmp_path / "out", linker="given")
-    assert [len(d.mentions) for d in linked(tmp_path / "out")] == [4, 3, 1] and made[
+    assert [len(d.mentions) for d in linked_documents(tmp_path / "out")] == [4, 3, 1] and made[
         "left_out"
     ] == 0
     where = Document(
@@ -364,7 +368,7 @@ def test_scispacy_linker(pipeline, graph, tmp_path):
         workers=2,
         part_size=1,
     )
-    assert made["mentions"] == sum(len(d.mentions) for d in linked(tmp_path / "out"))
+    assert made["mentions"] == sum(len(d.mentions) for d in linked_documents(tmp_path / "out"))
 
 
 @scispacy

@@ -223,9 +223,9 @@ def test_the_command(tmp_path, capsys):
         "two",
         "three",
     ]
-    assert merge.main(command) == 0 and "is there already" in capsys.readouterr().out
+    assert merge.main(command) == 0 and "kept: " in capsys.readouterr().err
     command[0], command[1] = command[1], command[0]
-    assert merge.main(command) == 0 and "is there already" not in capsys.readouterr().out
+    assert merge.main(command) == 0 and "kept: " not in capsys.readouterr().err
     assert merge.main([str(tmp_path / "one"), "--out", str(tmp_path / "x")]) == 2
     assert "expected two or more graphs" in capsys.readouterr().err
     with pytest.raises(InputError, match="no knowledge graph here"):

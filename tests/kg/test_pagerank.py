@@ -339,7 +339,7 @@ def test_the_command_keeps_what_it_made(tmp_path: Path, capsys: pytest.CaptureFi
     first = capsys.readouterr().out
     assert "50 entities" in first and "with more than 3" in first and "stand there twice" in first
     changed = (tmp_path / "t" / "neighbours.npy").stat().st_mtime_ns
-    assert main(command) == 0 and "already there" in capsys.readouterr().out
+    assert main(command) == 0 and "kept: " in capsys.readouterr().err
     assert (tmp_path / "t" / "neighbours.npy").stat().st_mtime_ns == changed
     assert main([*command, "--fresh"]) == 0
     assert (tmp_path / "t" / "neighbours.npy").stat().st_mtime_ns != changed

@@ -441,10 +441,10 @@ def test_the_command(tmp_path, capsys):
     assert pairs == {"别称": 2 * 20, "通用名": 40}
     assert "left out: 80 of an equivalence relation" in said and "%) 未知" in said
     before = (tmp_path / "fine" / "manifest.json").stat().st_ino
-    assert refine.main(command) == 0 and "is there already" in capsys.readouterr().out
+    assert refine.main(command) == 0 and "kept: " in capsys.readouterr().err
     assert (tmp_path / "fine" / "manifest.json").stat().st_ino == before
     assert refine.main([*command, "--types", str(tmp_path / "graph"), "--longest", "4"]) == 0
-    assert "is there already" not in capsys.readouterr().out
+    assert "kept: " not in capsys.readouterr().err
     assert read_json(tmp_path / "fine" / "manifest.json")["options"]["longest"] == 4
     assert refine.main([str(tmp_path / "none"), "--out", str(tmp_path / "x")]) == 2
     assert "no knowledge graph here" in capsys.readouterr().err

@@ -612,7 +612,7 @@ def test_build_show_and_score(inputs, capsys):
     }
 
     before = (inputs / "out" / "segments.parquet").stat().st_mtime_ns
-    assert main(words) == 0 and "already built" in capsys.readouterr().out
+    assert main(words) == 0 and "kept: " in capsys.readouterr().err
     assert (inputs / "out" / "segments.parquet").stat().st_mtime_ns == before
     for changed in ((*words, "--fresh"), (*words, "--quality", "0.7")):
         assert main(list(changed)) == 0 and "names held out" in capsys.readouterr().out
@@ -672,7 +672,7 @@ def test_empty_text(inputs, capsys):
 
 def test_no_segmenter(tmp_path, capsys):
     assert main(["show", "--segmenter", str(tmp_path), "肺"]) == 2
-    assert "manifest.json: missing. Build a segmenter" in capsys.readouterr().err
+    assert "no segmenter here (manifest.json is missing). Build it" in capsys.readouterr().err
 
 
 def test_score_by_hand():

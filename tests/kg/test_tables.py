@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from core.files import InputError
+from kg.build.source import main as build_main
 from kg.build.sources import tables
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "data"
@@ -290,3 +291,37 @@ def test_fields_of_tsv_may_be_in_quotes(tmp_path):
         '5" pipe',
         '"open',
     ]
+
+
+@pytest.mark.parametrize(
+    ("files", "options", "message"),
+    [
+        ({"entities.csv": "id,name\n"}, {}, r"entities\.csv: no entity"),
+        ({"nodes.tsv": ""}, {}, r"nodes\.tsv: no entity"),
+        ({"concepts.jsonl": ""}, {}, r"concepts\.jsonl: no entity"),
+        ({"edges.csv": "head,relation,tail\n"}, {"missing": "add"}, r"edges\.csv: no entity"),
+    ],
+)
+def test_tables_without_an_entity_are_an_error_that_names_them(tmp_path, files, options, message):
+    put(tmp_path, files)
+    with pytest.raises(InputError, match=message):
+        tables.read(tmp_path, **options)
+    words = ["tables", str(tmp_path), "--out", str(tmp_path / "graph")]
+    words += [f"{name}={value}" for name, value in options.items()]
+    assert build_main(words) == 2 and not (tmp_path / "graph").exists()
+
+
+def test_hidden_files_and_tables_without_a_row_are_counted(tmp_path):
+    more = {"._entities.csv": b"\x00\x05", ".DS_Store": "x", "definitions.csv": "id,text\n"}
+    graph = tables.read(put(tmp_path, CSV | more))
+    assert len(graph.entities) == 2
+    left_out = graph.manifest["left_out"]
+    assert left_out["hidden files"] == 2
+    assert left_out["definitions.csv: a table without a row"] == 1
+    assert not any(file.name.startswith(".") for file in tables.files(tmp_path))
+
+
+def test_a_source_without_an_entity_is_an_error(tmp_path, capsys):
+    file = put(tmp_path, {"none.obo": "[Term]\nid: X:1\nname: a\nis_obsolete: true\n"}) / "none.obo"
+    assert build_main(["obo", str(file), "--out", str(tmp_path / "graph")]) == 2
+    assert "none.obo: no entity in it" in capsys.readouterr().err

@@ -32,6 +32,7 @@ def figures(
     pick3: int | None = None,
     seed: int = 0,
     out: Path | None = None,
+    fresh: bool = False,
     device: str = "cpu",
 ) -> None:
     """Figures 2 and 3: what two encoders' attention does with synonyms of entities, and inside long
@@ -55,9 +56,11 @@ def figures(
         pick3: Row of the sentence drawn in Figure 3. Default: the median.
         seed: Seed of what is drawn.
         out: Folder for the figures.
+        fresh: Replace existing files that this command did not write.
         device: cpu or cuda.
     """
-    from benchmarks.papers.embert.attention import draw
+    from benchmarks.papers.embert.attention import FILES, draw
+    from core.outputs import claimed_files
     from core.tracking import runs_folder
 
     given = {
@@ -67,18 +70,19 @@ def figures(
         "segments": segments,
     }
     places = {name: own or runs_folder() / "data" / FOLDERS[name] for name, own in given.items()}
-    draw(
-        model,
-        base,
-        ckpt,
-        places,
-        DEPTH,
-        out or runs_folder() / "figures" / "embert",
-        sentences,
-        window,
-        least,
-        {"figure2": layer2, "figure3": layer3},
-        {"figure2": pick2, "figure3": pick3},
-        seed,
-        device,
-    )
+    with claimed_files(out, FILES, fresh):
+        draw(
+            model,
+            base,
+            ckpt,
+            places,
+            DEPTH,
+            out or runs_folder() / "figures" / "embert",
+            sentences,
+            window,
+            least,
+            {"figure2": layer2, "figure3": layer3},
+            {"figure2": pick2, "figure3": pick3},
+            seed,
+            device,
+        )

@@ -63,6 +63,7 @@ PARTS: dict[str, Callable[[Swap], bool]] = {
         len(s.synonym) == len(s.original) and not s.shared
     ),
 }
+FILES = ("figure2.csv", "figure2.png", "figure3.csv", "figure3.png", "summary.json")
 SHOWN2, SHOWN3 = 20, 30  # tokens of a sentence in a picture; the paper shows 20 in Figure 2
 
 

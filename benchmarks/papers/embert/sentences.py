@@ -19,7 +19,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from kg.graph import KnowledgeGraph
-from kg.linking import linked as documents_of
+from kg.linking import linked_documents
 
 ENDS = "。！？；\n"
 Kinds = Mapping[str, str]  # entity id -> type
@@ -84,7 +84,7 @@ Sentence = TypeVar("Sentence", Swap, Halves)
 
 def mentions(linked: Path) -> Iterator[Mention]:
     """Every mention in a folder of linked text. Raises InputError when there is none."""
-    for document in documents_of(linked):
+    for document in linked_documents(linked):
         for m in document.mentions:
             yield Mention(document.id, document.text, m.start, m.end, m.entity)
 

@@ -15,6 +15,7 @@ def figures(
     folds: Sequence[int] = (),
     graph: Path | None = None,
     out: Path | None = None,
+    fresh: bool = False,
     *,
     files: Files,
 ) -> None:
@@ -27,8 +28,11 @@ def figures(
         folds: Folds of the result. Default: all.
         graph: Folder of a graph that was the dictionary.
         out: Folder for the figure. Default: that of the result.
+        fresh: Replace existing files that this command did not write.
     """
     from benchmarks.linking.cases import scored_run
-    from benchmarks.papers.genbioel.mention_similarity import draw
+    from benchmarks.papers.genbioel.mention_similarity import FILES, draw
+    from core.outputs import claimed_files
 
-    draw(scored_run(task, of, split, folds, graph, files), out)
+    with claimed_files(out, FILES, fresh):
+        draw(scored_run(task, of, split, folds, graph, files), out)

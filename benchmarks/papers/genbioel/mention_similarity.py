@@ -20,6 +20,7 @@ from kg.search.names import TfIdf
 
 LOG = logging.getLogger(__name__)
 BINS = 10
+FILES = ("figure2.csv", "figure2.png")
 
 
 def target_similarity(

@@ -14,6 +14,7 @@ from core.tracking import runs_folder
 
 LOG = logging.getLogger(__name__)
 KEYS = {"entities/cosine_to_start": "all", "entities/cosine_to_start_unseen": "never mentioned"}
+FILES = ("cosine_to_start.csv", "cosine_to_start.png")
 COLUMNS = ("run", "entities", "step", "cosine")
 
 

@@ -8,7 +8,7 @@ import logging
 from benchmarks.options import Choices
 from benchmarks.overlap import overlaps
 from benchmarks.tables.measured import Table
-from core.files import read_json
+from core.artifact import has_manifest, read_manifest
 from core.tracking import runs_folder
 from datamodules.options import Files
 
@@ -39,12 +39,8 @@ def overlap_lines(table: Table, choices: Choices, files: Files) -> list[list[str
 
 def query_lines(table: Table, choices: Choices, files: Files) -> list[list[str]]:
     """Table 5: counts of the probing queries that were made here, beside those published."""
-    made = sorted((runs_folder() / "data" / "probing").glob("*/manifest.json"))
-    here = {
-        f.parent.name: read_json(f)["counts"]
-        for f in made
-        if choices.graph in (None, f.parent.name)
-    }
+    made = sorted(p for p in (runs_folder() / "data" / "probing").glob("*") if has_manifest(p))
+    here = {p.name: read_manifest(p)["counts"] for p in made if choices.graph in (None, p.name)}
     lines = [["", *(f"{name} as published" for name in table["columns"]), *here]]
     for row in table["rows"]:
         values = [

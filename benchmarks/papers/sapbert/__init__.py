@@ -14,6 +14,7 @@ def figures(
     ckpt: str | None = None,
     pairs: Path | None = None,
     out: Path | None = None,
+    fresh: bool = False,
     method: Literal["tsne", "umap"] = "tsne",
     concepts: int = 20,
     batches: int = 10,
@@ -30,6 +31,7 @@ def figures(
         ckpt: One exact run of `model`.
         pairs: Folder of pairs of names. Default: what the run of `model` was trained on.
         out: Folder for the figures.
+        fresh: Replace existing files that this command did not write.
         method: How names are put into the plane; umap needs umap-learn.
         concepts: Concepts whose names are shown.
         batches: Batches of pairs that are counted.
@@ -37,7 +39,9 @@ def figures(
         pooling: Vector of a name. Default: the model's own.
         device: cpu or cuda.
     """
-    from benchmarks.papers.sapbert.name_similarity import draw
+    from benchmarks.papers.sapbert.name_similarity import FILES, draw
+    from core.outputs import claimed_files
 
     options = LinkerOptions(pooling=pooling, device=device)
-    draw(model, ckpt, base, pairs, out, method, concepts, batches, seed, options)
+    with claimed_files(out, FILES, fresh):
+        draw(model, ckpt, base, pairs, out, method, concepts, batches, seed, options)

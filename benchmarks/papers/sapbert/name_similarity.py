@@ -37,6 +37,7 @@ from inference.encoders import Embedder, embedder
 from inference.options import LinkerOptions
 from models.sapbert import all_pairs, hard_pairs, similarities
 
+FILES = ("figure1.png", "figure1.csv", "figure2.png", "figure2.csv", "figures.json")
 BATCH = 240  # pairs, the paper's batch
 BINS = np.linspace(-1, 1, 81)
 

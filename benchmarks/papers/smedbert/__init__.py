@@ -15,6 +15,7 @@ def figures(
     names: int = 500,
     seed: int = 0,
     out: Path | None = None,
+    fresh: bool = False,
 ) -> None:
     """Figures 3 and 4: a task's score by entity hit ratio, and by neighbours a mention; or what
     knowledge does to names' vectors.
@@ -29,12 +30,17 @@ def figures(
         names: Names of the diagnosis.
         seed: Seed of what is drawn.
         out: Folder for the figures.
+        fresh: Replace existing files that this command did not write.
     """
+    from core.outputs import claimed_files
+
     if of == "diagnosis":
-        from benchmarks.papers.smedbert.diagnosis import diagnose
+        from benchmarks.papers.smedbert.diagnosis import FILE, diagnose
 
-        diagnose(model, ckpt, names, seed, out)
+        with claimed_files(out, [FILE], fresh):
+            diagnose(model, ckpt, names, seed, out)
         return
-    from benchmarks.papers.smedbert.lines import draw_all
+    from benchmarks.papers.smedbert.lines import draw_all, figure_files
 
-    draw_all(task, profile, out)
+    with claimed_files(out, figure_files(), fresh):
+        draw_all(task, profile, out)

@@ -38,6 +38,8 @@ from core.tracking import runs_folder
 from datamodules.tokenizers import load_tokenizer
 from experiments.names import encoder
 
+FILE = "diagnosis.csv"
+
 MEASURES = (
     "to plain",
     "to foreign",
@@ -206,7 +208,7 @@ def diagnose(model: str, ckpt: str | None, names: int, seed: int, out: Path | No
     """Print the table, and write it as diagnosis.csv into `out`; returns the file."""
     rows, count = diagnosed(model, ckpt, names, seed)
     print(table(rows, model, count))
-    file = (out or runs_folder() / "figures" / "diagnosis") / "diagnosis.csv"
+    file = (out or runs_folder() / "figures" / "diagnosis") / FILE
     with written(file) as handle:
         writer = CsvWriter(handle)
         writer.writerow(["model", "names", "layer", *MEASURES])

@@ -14,7 +14,7 @@ from benchmarks.tables.measured import System, fine_tuned
 from core.files import InputError, written
 from core.spreadsheets import CsvWriter
 from core.tracking import folder_name, runs_folder
-from datamodules.tasks.prepare import task
+from datamodules.tasks.prepare import find_task
 
 LOG = logging.getLogger(__name__)
 
@@ -86,6 +86,16 @@ def draw(file: Path, found: list[Point], x: str, y: str, title: str) -> None:
         figure.savefig(handle, format="png", dpi=110)
 
 
+def _definitions() -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((Path(__file__).parent / "figures.yaml").read_text())
+    return found
+
+
+def figure_files() -> list[str]:
+    """The names of the files that :func:`draw_all` may write."""
+    return [f"{name}.{ending}" for name in _definitions() for ending in ("csv", "png")]
+
+
 def draw_all(name: str, profile: Literal["small", "paper"] | None, out: Path | None) -> list[Path]:
     """Draw every figure of which anything is scored; returns the PNG files. Raises InputError when
     there is nothing at all.
@@ -94,9 +104,9 @@ def draw_all(name: str, profile: Literal["small", "paper"] | None, out: Path | N
         are the 95 % interval of a
     single score, and lowest to highest of several.
     """
-    definition = task(name)
+    definition = find_task(name)
     name = definition.name
-    drawn = yaml.safe_load((Path(__file__).parent / "figures.yaml").read_text())
+    drawn = _definitions()
     out = out or runs_folder() / "figures" / folder_name(name)
     made, wanted = [], []
     for file, one in drawn.items():

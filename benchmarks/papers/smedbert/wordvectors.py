@@ -22,8 +22,9 @@ from scipy import sparse
 from torch import Tensor, nn
 from tqdm import tqdm
 
+from core.artifact import manifest_path
 from core.files import InputError, sha256
-from kg.linking import linked as documents_of
+from kg.linking import linked_documents
 from kg.linking.tokens import words as characters
 
 UNITS = ("char", "word")
@@ -36,7 +37,7 @@ X_MAX, ALPHA, RATE, EPOCHS = 100.0, 0.75, 0.05, 15
 
 def texts(linked: Path) -> Iterator[str]:
     """The texts in a folder of linked text. Raises InputError when it is none."""
-    return (document.text for document in documents_of(linked))
+    return (document.text for document in linked_documents(linked))
 
 
 def cut(text: str, unit: str) -> list[str]:
@@ -182,7 +183,7 @@ def trained(
     identity = {
         "vectors": kind,
         "unit": unit,
-        "text": sha256(linked / "manifest.json"),
+        "text": sha256(manifest_path(linked)),
         "seed": seed,
         "size": SIZE,
         "window": WINDOW,

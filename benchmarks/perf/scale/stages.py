@@ -23,7 +23,7 @@ from datamodules.pretrained import pretrained
 from datamodules.tokenizers import load_tokenizer
 from inference.encoders import Embedder, write_index
 from inference.options import Work
-from kg.build.source import main as build_graph
+from kg.build import source
 from kg.graph import KnowledgeGraph
 from kg.linking.matcher import DictionaryLinker
 from kg.linking.run import link_corpus
@@ -153,7 +153,7 @@ def _write_release(items: int, at: Path) -> None:
 
 
 def _build_umls(items: int, at: Path) -> None:
-    assert build_graph(["umls", str(at / "release"), "--out", str(at / "umls")]) == 0
+    assert source.main(["umls", str(at / "release"), "--out", str(at / "umls")]) == 0
 
 
 def _link_umls(items: int, at: Path) -> None:

@@ -103,7 +103,7 @@ def measure_speed(pairs: int = 240, repeats: int = 3) -> dict[str, Any]:
     try:
         with tempfile.TemporaryDirectory() as place:
             hpo.read().save(Path(place) / "graph")
-            folder, _ = build_pairs([f"{place}/graph"], "minilm", f"{place}/pairs")
+            folder = build_pairs([f"{place}/graph"], "minilm", f"{place}/pairs")
             data = SapBERTData(str(folder), "minilm", batch_size=pairs, max_length=LENGTH)
             data.setup()
             model = SapBERT("minilm", dropout=0.0)

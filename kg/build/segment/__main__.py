@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from collections.abc import Sequence
 
 import kg.build.segment
 from core.files import InputError
 from kg.build.segment.evaluation import read_reviewed, scored
-from kg.build.segment.mining import QUALITY, build_segmenter, is_built, request
-from kg.build.segment.segmenter import SINGLES, Segmenter, format_explanation
+from kg.build.segment.mining import QUALITY, build_segmenter, request
+from kg.build.segment.segmenter import SEGMENTER, SINGLES, Segmenter, format_explanation
 from kg.documents.formats import FORMATS
 
 
@@ -95,7 +94,6 @@ def arguments() -> argparse.ArgumentParser:
 
 
 def _build(given: argparse.Namespace) -> None:
-    started = time.monotonic()
     settings = {
         "quality": given.quality,
         "encoding": given.encoding,
@@ -107,16 +105,8 @@ def _build(given: argparse.Namespace) -> None:
         "seed": given.seed,
     }
     tables = {"cut_points": given.cut_points, "dictionaries": given.dictionary}
-    if (
-        is_built(
-            given.out, request(given.graph, given.input, **tables, **settings, read_as=given.format)
-        )
-        and not given.fresh
-    ):
-        print(
-            f"{given.out}: already built of this graph and text, with these settings (--fresh"
-            " builds it again)"
-        )
+    wanted = request(given.graph, given.input, **tables, **settings, read_as=given.format)
+    if SEGMENTER.is_kept(given.out, {"request": wanted}, given.fresh):
         return
     made, measured = build_segmenter(
         given.graph, given.input, given.out, **tables, **settings, format=given.format
@@ -136,7 +126,6 @@ def _build(given: argparse.Namespace) -> None:
         )
         for phrase, count, quality, known in measured.sample:
             print(f"  {phrase}\t{count}\t{quality:.2f}{'	held-out name' if known else ''}")
-    print(f"{given.out}: built in {time.monotonic() - started:.1f} s")
 
 
 def _score(given: argparse.Namespace) -> None:

@@ -8,7 +8,7 @@ words.tsv         what Jieba learns: names and good phrases of at most three cha
 segments.parquet  name, pieces (list), how: every name of the vocabulary that is long
 vocabulary/       a graph: the given one, and each good phrase that no name of it equals as an
                   entity of type 短语
-manifest.json     settings, counts
+its manifest      settings, counts
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from core.files import InputError, digest, read_json, sha256, write_json, written, written_folder
+from core.files import InputError, digest, sha256, written
 from kg.build.segment.cuts import (
     REVIEWED,
     CutPoint,
@@ -34,6 +34,7 @@ from kg.build.segment.ngrams import shaped
 from kg.build.segment.phrases import PhraseModel, Precision, mine, precision, write_phrases
 from kg.build.segment.segmenter import (
     FORMAT,
+    SEGMENTER,
     SHORT,
     SINGLES,
     Segmenter,
@@ -116,12 +117,6 @@ def request(
             **settings,
         }
     )
-
-
-def is_built(out: str | Path, wanted: str) -> bool:
-    """Whether `out` holds a finished segmenter of this request."""
-    manifest = Path(out) / "manifest.json"
-    return manifest.is_file() and read_json(manifest).get("request") == wanted
 
 
 def build_segmenter(
@@ -227,7 +222,7 @@ def build_segmenter(
         "long by": counts,
         "cut points": len(reviewed),
     }
-    with written_folder(out) as folder:
+    with SEGMENTER.writing(out, manifest) as folder:
         write_phrases(folder / "phrases.tsv", mined.phrases)
         write_cut_points(folder / "cut_points.tsv", [*points, *unseen])
         with written(folder / "words.tsv") as handle:
@@ -242,5 +237,4 @@ def build_segmenter(
             pa.table(columns, schema=SEGMENTS), folder / "segments.parquet", compression="zstd"
         )
         whole.save(folder / "vocabulary")
-        write_json(folder / "manifest.json", manifest)
     return manifest, precision(mined, seed=seed)

@@ -32,13 +32,17 @@ from typing import Any, NamedTuple
 
 import jieba
 
-from core.files import InputError, lines, read_json
+from core.artifact import Artifact
+from core.files import InputError, lines
 from kg.build.segment.cuts import cut, read_cut_points
 from kg.build.segment.ngrams import evened
 from kg.build.segment.phrases import PhraseModel, read_phrases
 from kg.linking.tokens import IDEOGRAPHS
 
 FORMAT = 1
+SEGMENTER = Artifact(
+    "segmenter", "python -m kg.build.segment build --help", FORMAT, ("total", "singles"), ""
+)
 SHORT = 3  # characters of the longest name that is always short
 SINGLES = 1 / 3
 LONGEST = 200  # units; a longer name is no name and left whole
@@ -192,17 +196,7 @@ class Segmenter:
         """The segmenter that `python -m kg.build.segment build` wrote to `folder`. Raises
         InputError when there is none."""
         folder = Path(folder)
-        for name in ("manifest.json", "phrases.tsv", "cut_points.tsv", "words.tsv"):
-            if not (folder / name).is_file():
-                raise InputError(
-                    f"{folder / name}: missing. Build a segmenter: python -m kg.build.segment build"
-                    " --help"
-                )
-        manifest = read_json(folder / "manifest.json")
-        if manifest.get("format") != FORMAT or not {"total", "singles"} <= manifest.keys():
-            raise InputError(
-                f"{folder}/manifest.json: no segmenter of format {FORMAT}. Build it again."
-            )
+        manifest = SEGMENTER.manifest(folder)
         return cls(
             read_dictionary(folder / "words.tsv"),
             read_cut_points(folder / "cut_points.tsv"),

@@ -12,7 +12,8 @@ English word; both in upper or lower case. A folder is searched for entities.csv
 or, where a part has no such file, one of another usual name (FILES: relations.csv, synonyms.tsv); a
 single file holds triples. Names of files and columns may be in upper or lower case, in the singular
 or the plural; columns that may be left out have other usual names too (COLUMNS: lang). Further
-files and columns are counted in the manifest. PyKEEN's and Hetionet's triple files, `h<TAB>r<TAB>t`
+files and columns, hidden files and tables without a row are counted in the manifest; a graph needs
+one entity. PyKEEN's and Hetionet's triple files, `h<TAB>r<TAB>t`
 without a header, are read with headerless.
 """
 
@@ -30,6 +31,7 @@ from core.settings import nearest
 from kg.build.sources.umls import LANGUAGES as ISO_LANGUAGES
 from kg.graph import KINDS, SCHEMAS, KnowledgeGraph, table
 
+HIDDEN = "hidden files"
 FORMS = (".csv", ".tsv", ".jsonl")
 REQUIRED = {
     "entities": ("id", "name"),
@@ -194,9 +196,11 @@ def _rows(
         if _form(path) == ".jsonl"
         else _delimited_rows(path, encoding, header)
     )
+    count = 0
     places: dict[tuple[str, ...], dict[str, str]] = {}
     further: dict[str, None] = {}
     for where, values in rows:
+        count += 1
         own = places.get(tuple(values))
         if own is None:
             own = places[tuple(values)] = _places(where, part, tuple(values), columns, optional)
@@ -210,6 +214,8 @@ def _rows(
         for column in optional:
             row[column] = values[own[column]].strip() if column in own else ""
         yield where, row
+    if not count:
+        left_out[f"{path.name}: a table without a row"] += 1
     if further:
         left_out[
             f"columns of {path.name} that no table of {part} has ({', '.join(further):.200})"
@@ -284,7 +290,10 @@ def files(path: str | Path) -> list[Path]:
     path = Path(path)
     if not path.is_dir():
         return [path]
-    found = sorted(file for file in path.rglob("*") if file.is_file())
+    every = (file.relative_to(path) for file in path.rglob("*") if file.is_file())
+    found = sorted(
+        path / file for file in every if not any(part.startswith(".") for part in file.parts)
+    )
     if not found:
         raise InputError(
             f"{path}: an empty folder. Put entities.csv and triples.csv there (.tsv, .jsonl, .gz"
@@ -360,6 +369,8 @@ def read(
             for part, chosen in given.items()
         }
         read_too = {file for own in found.values() for file in own}
+        hidden = [one for one in path.iterdir() if one.name.startswith(".")]
+        left_out[HIDDEN] += sum(file not in read_too for file in hidden)
         unread = [file for file in others if file not in read_too]
         if unread:
             left_out[
@@ -458,6 +469,13 @@ def read(
                 row["relation"] or SAME,
                 require_entity(row["tail"], where),
             )
+
+    if not entity:
+        tables = found["entities"] or [file for own in found.values() for file in own]
+        raise InputError(
+            f"{', '.join(map(str, tables)):.200}: no entity. Expected a line for each, such as"
+            " id,name and then D1,heart attack."
+        )
 
     def built(part: str, rows: list[tuple[str, ...]]) -> dict[str, list[str]]:
         return {

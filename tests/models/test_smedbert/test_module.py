@@ -362,10 +362,6 @@ def test_export_loads_here_and_with_plain_automodel(fake_smedbert: Folders, tmp_
         text(batch.input_ids, batch.attention_mask).last_hidden_state, wanted
     )
     assert not list(tmp_path.rglob("*.bin")) and not list(tmp_path.rglob("*.pt"))
-    about = json.loads((tmp_path / "smedbert.json").read_text())
-    assert about.pop("without_neighbours") is True  # an export from before there was this setting
-    (tmp_path / "smedbert.json").write_text(json.dumps(about))
-    assert SMedBERTEncoder.from_export(tmp_path).settings["without_neighbours"] is False
     (tmp_path / "smedbert.safetensors").unlink()
     with pytest.raises(InputError, match=r"smedbert\.safetensors"):
         SMedBERTEncoder.from_export(tmp_path)

@@ -1,0 +1,239 @@
+"""A folder that a command built: its manifest, its checksums, and whether it is kept.
+
+    PAIRS = Artifact("pairs", "python -m datamodules.sapbert --help", FORMAT)
+
+    if PAIRS.is_kept(folder, {"recipe": recipe}, fresh):   # made of the same: says so
+        return folder
+    with PAIRS.writing(folder, manifest) as partial:       # whole or not at all
+        ...
+    manifest = PAIRS.read(folder)                          # its files verified
+
+The manifest, a JSON object in the folder, says what the folder was made of, its format and counts,
+and under `sha256` the checksums of its files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from core.files import InputError, read_json, read_object, sha256, write_json, written_folder
+
+MANIFEST = "manifest.json"
+SETTINGS = ("settings", "recipe")  #: what a folder was made of, where it is under one key
+
+
+def manifest_path(folder: str | Path) -> Path:
+    """Where the manifest of a folder is, or would be."""
+    return Path(folder) / MANIFEST
+
+
+def has_manifest(folder: str | Path) -> bool:
+    """Whether a command built this folder, and finished."""
+    return manifest_path(folder).is_file()
+
+
+def read_manifest(folder: str | Path) -> dict[str, Any]:
+    """The manifest of a folder. Raises InputError where there is none, or a broken one."""
+    return read_object(manifest_path(folder))
+
+
+def write_manifest(folder: str | Path, manifest: Mapping[str, Any]) -> None:
+    """Write the manifest of a folder that is whole."""
+    write_json(manifest_path(folder), manifest)
+
+
+def files_in(folder: Path) -> list[Path]:
+    """The files below a folder, but the manifest, in order."""
+    return sorted(
+        path for path in folder.rglob("*") if path.is_file() and path != manifest_path(folder)
+    )
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A kind of folder that a command builds.
+
+    name      in messages: "knowledge graph"
+    command   what builds it
+    format    of the folder; it is in the manifest, or in the one of SETTINGS that is in `keys`
+    keys      that a manifest has
+    verified  the files whose checksums the manifest has: `{}` all, by name; `{}.npy` all, without
+              their ending; one file's name: that file alone; empty: none
+    """
+
+    name: str
+    command: str
+    format: int | None = None
+    keys: tuple[str, ...] = ()
+    verified: str = "{}"
+
+    def manifest(self, folder: str | Path) -> dict[str, Any]:
+        """The manifest of such a folder. Raises InputError where the folder is none, or of another
+        format."""
+        if not has_manifest(folder):
+            raise InputError(
+                f"{folder}: no {self.name} here ({MANIFEST} is missing). Build it: {self.command}"
+            )
+        manifest = read_manifest(folder)
+        if not self._describes(manifest):
+            form = "" if self.format is None else f" of format {self.format}"
+            raise InputError(
+                f"{manifest_path(folder)}: no {self.name}{form}. Build it again: {self.command}"
+            )
+        if "{}" in self.verified and not isinstance(manifest.get("sha256"), dict):
+            raise InputError(
+                f"{manifest_path(folder)}: expected an object under sha256. Build it again:"
+                f" {self.command}"
+            )
+        return manifest
+
+    def _describes(self, manifest: Mapping[str, Any]) -> bool:
+        inside = next((manifest.get(key) for key in SETTINGS if key in self.keys), manifest)
+        known = inside.get("format") if isinstance(inside, Mapping) else None
+        return known == self.format and manifest.keys() >= set(self.keys)
+
+    def read(self, folder: str | Path, files: Collection[str] | None = None) -> dict[str, Any]:
+        """The manifest of such a folder, whose `files` (all) are those that it describes. Raises
+        InputError."""
+        manifest = self.manifest(folder)
+        self.check(folder, manifest, files)
+        return manifest
+
+    def check(
+        self, folder: str | Path, manifest: Mapping[str, Any], files: Collection[str] | None = None
+    ) -> None:
+        """Raise InputError unless `files` (all) are those that the manifest describes."""
+        if self.verified:
+            sums = manifest.get("sha256")
+            if isinstance(sums, str):
+                sums = {self.verified: sums}
+            elif isinstance(sums, dict):
+                sums = {self.verified.format(name): checksum for name, checksum in sums.items()}
+            if files is not None and isinstance(sums, dict):
+                sums = {name: sums.get(name, "") for name in files}
+            check_files(folder, sums, f"Build it again: {self.command}")
+
+    def is_kept(
+        self,
+        folder: str | Path,
+        made_of: Mapping[str, Any],
+        fresh: bool = False,
+        quiet: bool = False,
+    ) -> bool:
+        """Whether `folder` holds a whole one that was made of the same, which is said unless
+        `quiet`; a damaged one is built again.
+
+        made_of: {key of the manifest: value}. Raises InputError where the folder holds something
+        else.
+        """
+        folder, own = Path(folder), json.loads(json.dumps(made_of))
+        if not has_manifest(folder):
+            if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+                raise self._other(folder)
+            return False
+        try:
+            manifest = read_manifest(folder)
+            same = all(manifest.get(key) == value for key, value in own.items())
+            if same and not fresh:
+                self.check(folder, manifest)
+        except InputError as error:
+            print(f"{error}\n{folder}: built again", file=sys.stderr)
+            return False
+        known = own.keys() <= manifest.keys() or (self.keys and self._describes(manifest))
+        if not known:
+            raise self._other(folder)
+        if fresh or not same:
+            return False
+        if not quiet:
+            self.say_kept(folder)
+        return True
+
+    def say_kept(self, folder: Path) -> None:
+        """Say that a folder is kept, on standard error."""
+        line = f"{folder}: kept: {self.name} of the same inputs and settings"
+        print(f"{line} (--fresh builds it again)", file=sys.stderr)
+
+    def _other(self, folder: Path) -> InputError:
+        return InputError(
+            f"{folder}: there is something here that is no {self.name}; it is left alone. Choose"
+            " another folder."
+        )
+
+    @contextlib.contextmanager
+    def writing(self, folder: str | Path, manifest: Mapping[str, Any]) -> Iterator[Path]:
+        """A folder to fill, which becomes `folder`, with its manifest, whole or not at all. The
+        block may add to `manifest`."""
+        with written_folder(folder) as partial:
+            yield partial
+            write_manifest(partial, {**manifest, **self._checksums(partial)})
+
+    def _checksums(self, folder: Path) -> dict[str, Any]:
+        if not self.verified:
+            return {}
+        if "{}" not in self.verified:
+            return {"sha256": sha256(folder / self.verified)}
+        ending = self.verified.removeprefix("{}")
+        files = files_in(folder)
+        names = [file.relative_to(folder).as_posix().removesuffix(ending) for file in files]
+        return {"sha256": dict(zip(names, map(sha256, files), strict=True))}
+
+
+def check_export(folder: str | Path) -> None:
+    """Raise InputError unless the files of an export, or of its encoder/, are those whose checksums
+    its manifest holds.
+
+    A folder without a manifest of an export (a model of the hub, or of somebody else) has none to
+    hold to.
+    """
+    folder = Path(folder)
+    for place, part in ((folder, ""), (folder.parent, f"{folder.name}/")):
+        if not has_manifest(place):
+            continue
+        manifest = read_json(manifest_path(place))
+        sums = manifest.get("checksums") if isinstance(manifest, dict) else None
+        is_export = not part and isinstance(manifest, dict) and "paper" in manifest
+        if is_export or (
+            isinstance(sums, dict) and (not part or any(name.startswith(part) for name in sums))
+        ):
+            check_files(place, sums, "Export the run again.")
+        return
+
+
+def check_files(folder: str | Path, sums: object, again: str) -> None:
+    """Raise InputError unless each file of `sums`, {name in `folder`: SHA-256}, is there and has
+    it; `again` says what to do then.
+
+    A process reads a file a single time while its size and time stay.
+    """
+    if not isinstance(sums, dict) or not all(
+        isinstance(word, str) for pair in sums.items() for word in pair
+    ):
+        raise InputError(
+            f"{manifest_path(folder)}: expected checksums of files, found none. {again}"
+        )
+    files = [Path(folder) / name for name in sums]
+    versions = [
+        (f.stat().st_size, f.stat().st_mtime_ns) if os.path.isfile(f) else None for f in files
+    ]
+    _hold(str(folder), tuple(sums.items()), tuple(versions), again)
+
+
+@lru_cache(32)
+def _hold(
+    place: str, sums: tuple[tuple[str, str], ...], versions: tuple[object, ...], again: str
+) -> None:
+    files = [Path(place) / name for name, _ in sums]
+    with ThreadPoolExecutor(4) as threads:  # hashing leaves Python's lock
+        found = threads.map(lambda file: sha256(file) if os.path.isfile(file) else None, files)
+    for file, (_, checksum), own in zip(files, sums, found, strict=True):
+        if own != checksum:
+            raise InputError(f"{file}: missing, or not the file its manifest describes. {again}")
