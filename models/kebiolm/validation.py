@@ -1,10 +1,13 @@
 """What KeBioLM's validation measures: detection and linking of mentions, and how far the entity
-table moved."""
+table moved.
+
+`encoder` is a :class:`models.kebiolm.KeBioLMEncoder`.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -13,9 +16,6 @@ from datamodules.kebiolm import KeBioLMBatch
 from models.layers import bio_spans, boundary_states
 from models.losses import entity_ranks
 from models.metrics import span_matches
-
-if TYPE_CHECKING:
-    from models.kebiolm import KeBioLMEncoder
 
 #: mentions by how often the training text mentions their entity: all of them, never, once, 2 to 5
 #: times, more often
@@ -28,7 +28,7 @@ GROUPS = {
 }
 
 
-def detection_counts(encoder: KeBioLMEncoder, text: Tensor, batch: KeBioLMBatch) -> Tensor:
+def detection_counts(encoder: Any, text: Tensor, batch: KeBioLMBatch) -> Tensor:
     """(3,) counts of :func:`span_matches` of the mentions that are detected in the text states."""
     # nothing of a blank batch
     counted = batch.attention_mask * (batch.bio_labels != -100).any(1, keepdim=True)
@@ -38,7 +38,7 @@ def detection_counts(encoder: KeBioLMEncoder, text: Tensor, batch: KeBioLMBatch)
 
 
 def linking_measures(
-    encoder: KeBioLMEncoder, text: Tensor, batch: KeBioLMBatch, unseen: Tensor, mask_id: int
+    encoder: Any, text: Tensor, batch: KeBioLMBatch, unseen: Tensor, mask_id: int
 ) -> dict[str, Any]:
     """Linking from the states of the text itself, and of the text with all mentions masked.
 
@@ -64,7 +64,7 @@ def linking_measures(
 
 
 def _linked(
-    encoder: KeBioLMEncoder, text: Tensor, batch: KeBioLMBatch, unseen: Tensor
+    encoder: Any, text: Tensor, batch: KeBioLMBatch, unseen: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """(M,) of each mention: is the nearest entity the gold one, 1 / its rank among all, 1 / the
     rank of an unseen one among unseen ones."""
