@@ -243,11 +243,12 @@ def test_an_export_ranks_as_the_model_did(
 def test_a_model_and_its_reranker_have_settings_of_both() -> None:
     class One:
         identity, options, settings = "a", {"pooling": "cls"}, {"encoder": "a"}
+        uses = frozenset({"pooling"})
 
     class Two:
-        identity, settings = "b", {"reranker": "b"}
+        identity, settings, uses = "b", {"reranker": "b"}, frozenset({"device"})
 
     made = Reranked(One(), Two(), "reranker")  # type: ignore[arg-type]
     assert made.options == {"pooling": "cls", "rerank": "reranker"}
     assert made.settings == {"encoder": "a", "rerank": {"reranker": "b"}}
-    assert made.identity not in ("a", "b")
+    assert made.identity not in ("a", "b") and made.uses == {"pooling", "device"}
