@@ -29,7 +29,7 @@ SMALL = {
 
 
 def module(fake: Folders, **settings: object) -> tuple[MLM, MLMData]:
-    data = MLMData(fake.corpus, fake.vocabulary, batch_size=16)
+    data = MLMData(fake.corpus, fake.vocabulary, batch_size=16, max_length=128)
     data.setup()
     torch.manual_seed(0)
     model = MLM(**{**SMALL, **settings})  # type: ignore[arg-type]
