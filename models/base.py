@@ -31,6 +31,8 @@ class PaperModule(pl.LightningModule):
     linear decay to 0 at
                   the end of training; None: the learning rate stays what it is, without warm-up and
                   decay
+    attention     the encoder's implementation of attention: sdpa, eager or packed
+    dropout       of the encoder; None: its own
 
     A subclass has `training_step` and :meth:`measures`, and may set `betas`, AdamW's.
     """
@@ -38,9 +40,15 @@ class PaperModule(pl.LightningModule):
     betas: tuple[float, float] = (0.9, 0.999)
 
     def __init__(
-        self, lr: float, weight_decay: float = 0.01, warmup_steps: float | None = 0
+        self,
+        lr: float,
+        weight_decay: float = 0.01,
+        warmup_steps: float | None = 0,
+        attention: str = "sdpa",
+        dropout: float | None = None,
     ) -> None:
         super().__init__()
+        self.attention, self.dropout = attention, dropout
         self.lr, self.weight_decay, self.warmup_steps = lr, weight_decay, warmup_steps
         self._window = torch.zeros(1)  # of the losses of the batches that one step accumulates
         self.totals = Totals()  # of validation

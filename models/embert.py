@@ -140,14 +140,12 @@ class EMBERT(PaperModule):
         positions: int = 30,
         position_size: int = 200,
         reduction: Literal["mean", "sum"] = "mean",
-        attention: str = "sdpa",
-        dropout: float | None = None,
         lr: float = 5e-5,
-        weight_decay: float = 0.01,
         warmup_steps: float = 0.1,
         head_lr: float | None = None,
+        **training: Any,
     ) -> None:
-        super().__init__(lr, weight_decay, warmup_steps)
+        super().__init__(lr, warmup_steps=warmup_steps, **training)
         self.source, self.head_lr = encoder, head_lr or lr
         self.weights = (
             1.0,
@@ -158,7 +156,6 @@ class EMBERT(PaperModule):
             masking_weight,
         )
         self.positions, self.position_size, self.reduction = positions, position_size, reduction
-        self.attention, self.dropout = attention, dropout
         self.used = tuple(w > 0 for w in self.weights)
 
     def configure_model(self) -> None:

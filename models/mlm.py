@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -90,7 +90,6 @@ class MLM(PaperModule):
                                                       `encoder`
     positions   what a new one's position embeddings start from (D3)
     beta2       AdamW's second beta
-    dropout     None: the encoder's own
     The rest as in :class:`PaperModule`.
     """
 
@@ -103,16 +102,14 @@ class MLM(PaperModule):
         intermediate: int = 1024,
         max_length: int = 512,
         positions: Literal["random", "sinusoidal"] = "random",
-        attention: str = "sdpa",
-        dropout: float | None = None,
         lr: float = 1e-4,
-        weight_decay: float = 0.01,
         warmup_steps: int = 10_000,
         beta2: float = 0.999,
+        **training: Any,
     ) -> None:
-        super().__init__(lr, weight_decay, warmup_steps)
+        super().__init__(lr, warmup_steps=warmup_steps, **training)
         self.betas = (0.9, beta2)
-        self.source, self.attention, self.dropout = encoder, attention, dropout
+        self.source = encoder
         self.sizes = {
             "layers": layers,
             "hidden": hidden,

@@ -73,16 +73,13 @@ class OrderedLM(PaperModule):
         encoder: str,
         entities: str,
         entity_weight: float = 1.0,
-        attention: str = "sdpa",
-        dropout: float | None = None,
         lr: float = 5e-5,
-        weight_decay: float = 0.01,
         warmup_steps: float = 0.1,
         head_lr: float | None = None,
+        **training: Any,
     ) -> None:
-        super().__init__(lr, weight_decay, warmup_steps)
+        super().__init__(lr, warmup_steps=warmup_steps, **training)
         self.source, self.entities, self.head_lr = encoder, entities, head_lr or lr
-        self.attention, self.dropout = attention, dropout
         self.weights = (1.0, 1.0, entity_weight)
         self.encoder: Any = None
 

@@ -18,6 +18,7 @@ Only the paper's abstract was available; what it leaves open is decided here:
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import load_file
@@ -74,28 +75,20 @@ class RerankerModel(BertEncoder):
 class Reranker(PaperModule):
     """Training on linked mentions.
 
-    encoder, attention, confidence  as in :class:`RerankerModel`
-    dropout                         None: the encoder's own
+    encoder, confidence  as in :class:`RerankerModel`
     The rest as in :class:`PaperModule`.
     """
 
     def __init__(
         self,
         encoder: str,
-        attention: str = "sdpa",
         confidence: float = 20.0,
-        dropout: float | None = None,
         lr: float = 5e-5,
-        weight_decay: float = 0.01,
         warmup_steps: float | None = 0.1,
+        **training: Any,
     ) -> None:
-        super().__init__(lr, weight_decay, warmup_steps)
-        self.source, self.attention, self.start, self.dropout = (
-            encoder,
-            attention,
-            confidence,
-            dropout,
-        )
+        super().__init__(lr, warmup_steps=warmup_steps, **training)
+        self.source, self.start = encoder, confidence
         self.model: RerankerModel | None = None
 
     def configure_model(self) -> None:

@@ -161,7 +161,6 @@ class GenBioEL(PaperModule):
                 below, with the data's vocabulary
     layers, hidden, heads, intermediate, positions   sizes of a new one; not looked at for `encoder`
     smoothing   ε of the label smoothing
-    dropout     of activations and attention; None: the encoder's own
     The rest as in :class:`PaperModule`; the learning rate ends at 1e-7 (D9).
     """
 
@@ -174,23 +173,18 @@ class GenBioEL(PaperModule):
         intermediate: int = 1024,
         positions: int = 256,
         smoothing: float = 0.1,
-        attention: str = "sdpa",
-        dropout: float | None = None,
         lr: float = 4e-5,
-        weight_decay: float = 0.01,
         warmup_steps: float | None = 1600,
+        **training: Any,
     ) -> None:
-        super().__init__(lr, weight_decay, warmup_steps)
-        if attention not in ATTENTION:
-            raise InputError(f"attention {attention!r}: expected one of {', '.join(ATTENTION)}")
+        super().__init__(lr, warmup_steps=warmup_steps, **training)
+        if self.attention not in ATTENTION:
+            raise InputError(
+                f"attention {self.attention!r}: expected one of {', '.join(ATTENTION)}"
+            )
         if not 0 <= smoothing < 1:
             raise InputError(f"smoothing {smoothing}: expected 0 or more, below 1")
-        self.source, self.attention, self.dropout, self.smoothing = (
-            encoder,
-            attention,
-            dropout,
-            smoothing,
-        )
+        self.source, self.smoothing = encoder, smoothing
         self.sizes = {
             "layers": layers,
             "hidden": hidden,

@@ -290,17 +290,15 @@ class KeBioLM(PaperModule):
         random_entities: bool = False,
         freeze_entities: bool = False,
         compat: bool | Literal["released"] = False,
-        attention: str = "sdpa",
-        dropout: float | None = None,
         lr: float = 5e-5,
-        weight_decay: float = 0.01,
         warmup_steps: int = 10_000,
         head_lr: float | None = None,
         entity_lr: float | None = None,
         entity_rows: Literal["all", "gold"] = "all",
         entity_length: bool = False,
+        **training: Any,
     ) -> None:
-        super().__init__(lr, weight_decay, warmup_steps)
+        super().__init__(lr, warmup_steps=warmup_steps, **training)
         if entity_rows not in ("all", "gold"):
             raise InputError(f"entity_rows {entity_rows!r}: expected all or gold")
         self.entity_rows, self.entity_length = entity_rows, entity_length
@@ -316,7 +314,6 @@ class KeBioLM(PaperModule):
             "compat": compat,
         }
         self.random_entities, self.freeze_entities = random_entities, freeze_entities
-        self.attention, self.dropout = attention, dropout
         self.encoder: KeBioLMEncoder | None = None
 
     def configure_model(self) -> None:

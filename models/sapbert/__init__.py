@@ -228,7 +228,6 @@ class SapBERT(PaperModule):
                  of a batch
     alpha, beta, epsilon  of Eq. (2): scale of negatives, scale of positives, offset
     loss         "ms", or footnote 7's "infonce" (with `temperature`) and "nca" (with `scale`)
-    dropout      None: the encoder's own
     The rest as in :class:`PaperModule`; warmup_steps None is a constant learning rate, as in the
     released code.
     """
@@ -246,14 +245,12 @@ class SapBERT(PaperModule):
         loss: str = "ms",
         temperature: float = 0.07,
         scale: float = 1.0,
-        attention: str = "sdpa",
-        dropout: float | None = None,
         lr: float = 2e-5,
-        weight_decay: float = 0.01,
         warmup_steps: float | None = None,
+        **training: Any,
     ) -> None:
-        super().__init__(lr, weight_decay, warmup_steps)
-        self.source, self.attention, self.dropout = encoder, attention, dropout
+        super().__init__(lr, warmup_steps=warmup_steps, **training)
+        self.source = encoder
         self.pooling = _one_of("pooling", pooling, POOLING)
         self.margin, self.condition, self.mine = (
             margin,

@@ -100,14 +100,12 @@ class SMedBERT(PaperModule):
         mention_weight: float = 4.0,
         norm: Norm = "relation",
         correction: Literal["jean", "paper"] = "jean",
-        attention: str = "sdpa",
-        dropout: float | None = None,
         lr: float = 5e-5,
-        weight_decay: float = 0.01,
         warmup_steps: float = 0.1,
         head_lr: float | None = None,
+        **training: Any,
     ) -> None:
-        super().__init__(lr, weight_decay, warmup_steps)
+        super().__init__(lr, warmup_steps=warmup_steps, **training)
         self.source, self.entities, self.head_lr = encoder, entities, head_lr or lr
         self.settings: dict[str, Any] = {
             "knowledge_after": knowledge_after,
@@ -125,7 +123,6 @@ class SMedBERT(PaperModule):
             if knowledge_losses
             else (1.0, 1.0, 0.0, 0.0)
         )
-        self.attention, self.dropout = attention, dropout
         self.encoder: SMedBERTEncoder | None = None
 
     def configure_model(self) -> None:
