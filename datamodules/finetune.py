@@ -191,6 +191,11 @@ def check_text(task: Task, tokenizer_name: str) -> None:
     )
 
 
+def document_hash(document: str) -> str:
+    """What decides whether the document is in train's held-out tenth; the same in every run."""
+    return hashlib.sha256(f"0/{document}".encode()).hexdigest()
+
+
 class FinetuneData(pl.LightningDataModule):
     """A task as batches for an encoder.
 
@@ -207,7 +212,7 @@ class FinetuneData(pl.LightningDataModule):
     Splits: `train`; `select`, on which the best epoch is chosen; `dev`; `score`, which is evaluated
         once. Without a dev split,
     or without a test split (then dev is scored), `select` is a tenth of train's documents, chosen
-    by `split_seed`.
+    by hash.
 
     Raises InputError when more than a tenth of the training text is unknown to the tokenizer.
     """
@@ -223,7 +228,6 @@ class FinetuneData(pl.LightningDataModule):
         linker_folder: str | None = None,
         linker_settings: dict[str, Any] | None = None,
         negatives: int = 4,
-        split_seed: int = 0,
         num_workers: int = 0,
         seed: int = 0,
     ) -> None:
@@ -236,12 +240,7 @@ class FinetuneData(pl.LightningDataModule):
             linker_settings or {},
         )
         self.linker: Callable[[list[str], list[list[tuple[int, int]]]], Any] | None = None
-        self.negatives, self.split_seed, self.num_workers, self.seed = (
-            negatives,
-            split_seed,
-            num_workers,
-            seed,
-        )
+        self.negatives, self.num_workers, self.seed = negatives, num_workers, seed
         self.features: dict[str, list[Feature]] = {}
         self.examples: dict[str, list[Any]] = {}
 
@@ -288,9 +287,9 @@ class FinetuneData(pl.LightningDataModule):
             )
 
     def divided(self, examples: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        """(nine tenths, a tenth) of the examples, by document; which ones depends on `split_seed`
-        alone."""
-        documents = sorted({e.document for e in examples}, key=self._rank)
+        """(nine tenths, a tenth) of the examples, by document; the same ones for every
+        seed."""
+        documents = sorted({e.document for e in examples}, key=document_hash)
         if len(documents) < 2:
             raise InputError(
                 f"{self.folder}: no dev split, and train is one document, so none can be held out"
@@ -300,9 +299,6 @@ class FinetuneData(pl.LightningDataModule):
         return [e for e in examples if e.document not in held], [
             e for e in examples if e.document in held
         ]
-
-    def _rank(self, document: str) -> str:
-        return hashlib.sha256(f"{self.split_seed}/{document}".encode()).hexdigest()
 
     def marker_ids(self, markers: list[str]) -> list[int]:
         return [int(i) for i in self.tokenizer.convert_tokens_to_ids(markers)] if markers else []  # type: ignore[union-attr]

@@ -319,7 +319,6 @@ class Finetuning(PaperModule):
                  (experiments/<paper>/encoder.yaml)
     head         a head of this file
     warmup_steps share of all steps (KeBioLM Section 4.1: 10 %)
-    head_factor  the head's learning rate over the encoder's
     """
 
     def __init__(
@@ -330,10 +329,9 @@ class Finetuning(PaperModule):
         lr: float = 3e-5,
         weight_decay: float = 0.01,
         warmup_steps: float = 0.1,
-        head_factor: float = 1.0,
     ) -> None:
         super().__init__(lr, weight_decay, warmup_steps)
-        self.source, self.load, self.make_head, self.head_factor = encoder, load, head, head_factor
+        self.source, self.load, self.make_head = encoder, load, head
         self.encoder: nn.Module | None = None
         #: epoch and result of the best validation of this process
         self.selected: tuple[int, dict[str, Any]] | None = None
@@ -357,9 +355,6 @@ class Finetuning(PaperModule):
         self.encoder = encoder
         self.head = self.make_head(int(encoder.hidden_size), len(data.labels))  # type: ignore[arg-type]
         self.train()  # from_pretrained returns modules in evaluation mode, without dropout
-
-    def rate(self, name: str) -> float:
-        return self.lr if name.startswith("encoder.") else self.lr * self.head_factor
 
     def states(self, batch: FinetuneBatch) -> Tensor:
         """(B, L, H)."""

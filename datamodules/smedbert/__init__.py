@@ -27,6 +27,10 @@ from datamodules.steps import Places
 from kg.graph import KnowledgeGraph
 from kg.pagerank import NeighbourTable
 
+#: entities of its type that validation ranks a neighbour among at most, itself included: drawn by
+#: Q, and evenly
+RANKED = 100
+
 
 class SMedBERTBatch(NamedTuple):
     """One micro-batch of B sequences of length L, with P pairs of an unmasked mention and one of
@@ -111,8 +115,6 @@ class SMedBERTData(OrderedText):
                  for the others: the same ones
                  would give the answer away; 0: masked ones alone take knowledge in, as in the paper
     n_negatives  negatives a pair (the released code's 35)
-    n_ranked     entities that validation ranks the neighbour among at most, itself included: of its
-                 type, drawn by Q, and evenly
     The rest as in :class:`OrderedText`.
 
     Raises InputError when the parts do not belong together, or the batch size does not divide.
@@ -124,14 +126,13 @@ class SMedBERTData(OrderedText):
         k: int = 10,
         infused: float = 0.0,
         n_negatives: int = 35,
-        n_ranked: int = 100,
         **text: Any,
     ) -> None:
         super().__init__(**text)
         if not 0 <= infused <= 1:
             raise InputError(f"infused {infused}: expected a share from 0 to 1")
         self.neighbours, self.k, self.infused = neighbours, k, infused
-        self.n_negatives, self.n_ranked = n_negatives, n_ranked
+        self.n_negatives = n_negatives
 
     def set_up(self, graph: KnowledgeGraph) -> None:
         self.table = NeighbourTable.load(self.neighbours)
@@ -207,7 +208,7 @@ class SMedBERTData(OrderedText):
         )
         if not examples[0].held_out:
             return result
-        n = self.n_ranked - 1
+        n = RANKED - 1
         drawn, even = (
             np.concatenate([draw(g, n, r) for g, r in zip(own, rngs, strict=True)])
             for draw in (self.sampler.drawn, self.sampler.others)

@@ -289,7 +289,6 @@ class KeBioLM(PaperModule):
         max_mentions: int = 50,
         random_entities: bool = False,
         freeze_entities: bool = False,
-        compat: bool | Literal["released"] = False,
         lr: float = 5e-5,
         warmup_steps: int = 10_000,
         head_lr: float | None = None,
@@ -311,7 +310,7 @@ class KeBioLM(PaperModule):
             "candidates": candidates,
             # of an export: none detected, none fused
             "max_mentions": max_mentions if knowledge else 0,
-            "compat": compat,
+            "compat": False,
         }
         self.random_entities, self.freeze_entities = random_entities, freeze_entities
         self.encoder: KeBioLMEncoder | None = None

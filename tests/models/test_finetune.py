@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import pytorch_lightning as pl
 import torch
-from torch import nn
 
 from core.files import InputError
 from datamodules.finetune import FinetuneBatch, FinetuneData
@@ -334,12 +333,6 @@ def test_what_is_refused(tmp_path: Path, encoder: str) -> None:
         model_on("ner", load="shutil.rmtree")
     with pytest.raises(InputError, match="metric acc1: a ner task has entity_f1"):
         model_on("ner", metric="acc1")
-
-
-def test_the_heads_rate_is_the_encoders_times_its_factor(encoder: str) -> None:
-    model = Finetuning(encoder, Tagger, lr=1e-3, head_factor=5)
-    assert (model.rate("encoder.bert.x"), model.rate("head.linear.weight")) == (1e-3, 5e-3)
-    assert isinstance(Tagger(4, 2), nn.Module)
 
 
 def test_of_equal_epochs_the_first_is_the_best(monkeypatch: pytest.MonkeyPatch) -> None:

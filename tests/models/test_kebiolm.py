@@ -7,6 +7,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -28,11 +29,12 @@ from tests.fakes.validation import validate
 GOLDEN = Path(__file__).parents[1] / "golden" / "kebiolm.json"
 
 
-def module(fake: Folders, **settings: object) -> KeBioLM:
+def module(fake: Folders, compat: bool | Literal["released"] = False, **settings: object) -> KeBioLM:
     torch.manual_seed(0)
     model = KeBioLM(
         fake.bert, fake.entities, **{"text_layers": 2, "candidates": 7, "dropout": 0.0, **settings}
     )  # type: ignore[arg-type]
+    model.settings["compat"] = compat  # an encoder's setting that no training has
     model.configure_model()
     return model
 
@@ -144,7 +146,7 @@ def test_d2_layer_norm_only_in_compat(fake_kebiolm: Folders) -> None:
     assert isinstance(module(fake_kebiolm, compat=True).encoder.norm, nn.LayerNorm)  # type: ignore[union-attr]
     assert isinstance(module(fake_kebiolm, compat="released").encoder.norm, nn.LayerNorm)  # type: ignore[union-attr]
     with pytest.raises(InputError, match="compat 'other': expected false, true or released"):
-        module(fake_kebiolm, compat="other")
+        module(fake_kebiolm, compat="other")  # type: ignore[arg-type]
 
 
 def as_released(encoder: KeBioLMEncoder, ids: Tensor, attention_mask: Tensor) -> Tensor:

@@ -225,10 +225,13 @@ def test_candidates_are_neighbours_and_negatives_of_their_type(fake_smedbert: Fo
 
 
 @pytest.mark.parametrize("epoch", [0, -1])
-def test_negatives_do_not_depend_on_batch_mates(fake_smedbert: Folders, epoch: int) -> None:
+def test_negatives_do_not_depend_on_batch_mates(
+    fake_smedbert: Folders, epoch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Two processes that share a batch out draw the negatives that one would, or their gradients
     would differ."""
-    made = data(fake_smedbert, n_ranked=9)
+    monkeypatch.setattr("datamodules.smedbert.RANKED", 9)
+    made = data(fake_smedbert)
     indices = made.order(0)[0]
     whole = made.batch(indices, epoch)
     parts = [made.batch(indices[rows], epoch) for rows in (slice(5), slice(5, 6), slice(6, None))]
@@ -250,8 +253,11 @@ def test_counts_of_a_blank_batch_are_zero(fake_smedbert: Folders) -> None:
     ]
 
 
-def test_validation_ranks_among_the_same_type(fake_smedbert: Folders) -> None:
-    made = data(fake_smedbert, n_ranked=9)
+def test_validation_ranks_among_the_same_type(
+    fake_smedbert: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("datamodules.smedbert.RANKED", 9)
+    made = data(fake_smedbert)
     batch = made.batch(made.held_out_indices, -1)
     for drawn in (batch.ranked, batch.even):
         assert drawn is not None and drawn.shape == (len(batch.candidates), 9)
@@ -265,7 +271,7 @@ def test_validation_ranks_among_the_same_type(fake_smedbert: Folders) -> None:
         and not torch.equal(batch.ranked, batch.even)
     )
     assert made.batch(made.order(0)[0], 0).ranked is None
-    again = data(fake_smedbert, n_ranked=9).batch(made.held_out_indices, -1)
+    again = data(fake_smedbert).batch(made.held_out_indices, -1)
     assert all(torch.equal(a, b) for a, b in zip(flat(batch), flat(again), strict=True))
 
 
