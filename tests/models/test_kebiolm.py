@@ -29,7 +29,9 @@ from tests.fakes.validation import validate
 GOLDEN = Path(__file__).parents[1] / "golden" / "kebiolm.json"
 
 
-def module(fake: Folders, compat: bool | Literal["released"] = False, **settings: object) -> KeBioLM:
+def module(
+    fake: Folders, compat: bool | Literal["released"] = False, **settings: object
+) -> KeBioLM:
     torch.manual_seed(0)
     model = KeBioLM(
         fake.bert, fake.entities, **{"text_layers": 2, "candidates": 7, "dropout": 0.0, **settings}
