@@ -31,11 +31,11 @@ LOG = logging.getLogger(__name__)
 # --- graphs and pre-training ----------------------------------------------------------------------
 
 
-def graph(what: Literal["build", "info"], folder: Path, json: bool = False) -> None:
-    """Build a graph (kepl graph build SOURCE --help), or count what is in one.
+def graph(what: Literal["info"], folder: Path, json: bool = False) -> None:
+    """Build, merge and embed graphs, or count what is in one.
 
     Args:
-        what: build or info.
+        what: Count what is in a graph: info.
         folder: Folder of the graph.
         json: Print one JSON object.
 

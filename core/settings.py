@@ -181,6 +181,8 @@ def collect(
                 content: Any = _listed(value, option.type) if is_list(option.type) else value
             elif value is not None:
                 content = _listed(value, option.type) if is_list(option.type) else value
+            elif key == "config" and is_list(option.type):
+                content = [words.pop(0)] if words else []
             elif is_list(option.type):
                 content = []
                 while words and not _is_option(words[0]):
@@ -195,6 +197,8 @@ def collect(
                 raise InputError(f"{word}: expected a value: {expected(option.type)}")
             else:
                 content = words.pop(0)
+            if key == "config" and key in found and is_list(option.type):
+                content = [*found[key][1], *content]  # files of settings are laid over each other
             found[key] = (_typed_as(form, key), content)
         elif waiting:
             key = waiting.pop(0)
@@ -267,6 +271,11 @@ def several(value: str) -> list[str]:
         return list(words)
     except ValueError as error:
         raise InputError(f"{value!r}: {error}; quote a word with blanks, as in a shell") from error
+
+
+def split_commas(words: Sequence[str]) -> list[str]:
+    """The words of a list, each of which may be several with commas between them."""
+    return [part.strip() for word in words for part in word.split(",") if part.strip()]
 
 
 def _numbers(kind: Any) -> bool:
@@ -378,7 +387,7 @@ def parse(
     options = options_of(function, extra)
     known = dict(options)
     if "config" not in options:  # the sweep's own file is named so
-        known["config"] = Option("config", Path, None, "")
+        known["config"] = Option("config", Sequence[Path], None, "")
     words = [
         word
         for word in words
@@ -402,6 +411,9 @@ def parse(
             if str(content).lower() not in TRUTH:
                 raise InputError(_wrong(form, content, known[name]))
             content = str(TRUTH[str(content).lower()]).lower()
+        if name == "config" and "config" not in options:
+            arguments += [f"--config={file}" for file in content]
+            continue
         arguments.append(
             f"--{name}={json.dumps(content) if isinstance(content, list) else content}"
         )
@@ -414,7 +426,7 @@ def parse(
         )
         if name in typed and name != "config":
             raise InputError(_wrong(typed[name], given[name][1], known[name])) from error
-        file = given["config"][1] if "config" in given else what
+        file = " ".join(map(str, given["config"][1])) if "config" in given else what
         if name in known:
             raise InputError(f"{file}: {name}: expected {expected(known[name].type)}") from error
         if name:

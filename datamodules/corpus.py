@@ -98,14 +98,14 @@ def _examples(
 ) -> Iterator[tuple[Example, bool]]:
     rows: list[tuple[int, dict[str, Any], np.ndarray]] = []
     for number, (_, row) in enumerate(
-        json_lines(part, advice="Link the text again: python -m kg.linking --help"), 1
+        json_lines(part, advice="Link the text again: kepl data link --help"), 1
     ):
         try:
             text, mentions = row["text"], row["mentions"]
         except KeyError as error:
             raise InputError(
                 f"{part}:{number}: expected a JSON object with id, text and mentions ({error!r}). "
-                "Link the text again: python -m kg.linking --help"
+                "Link the text again: kepl data link --help"
             ) from error
         if not text.strip():
             raise InputError(
@@ -187,9 +187,7 @@ def _write_shard(
 ) -> dict[str, int]:
     """Write the shard of one linked part, (path, checksum), to folder `out`. Returns its counts."""
     path, checksum = part
-    check_files(
-        path.parent, {path.name: checksum}, "Link the text again: python -m kg.linking --help"
-    )
+    check_files(path.parent, {path.name: checksum}, "Link the text again: kepl data link --help")
     counts = {"overlapping_mentions_dropped": 0, "truncated_tokens": 0}
     tokenizer, index = begun
     pairs = list(_examples(path, tokenizer, index, limit, held_out, long_texts, counts))
@@ -267,7 +265,7 @@ def build_corpus(
 ) -> Path:
     """Tokenise linked text into shards under `out`; finished shards of the same settings are kept.
 
-    linked      a folder that ``python -m kg.linking`` wrote, with entities of `graph`
+    linked      a folder that ``kepl data link`` wrote, with entities of `graph`
     max_length  longest sequence in tokens, its two special tokens included
     long_texts  what happens to a longer text: an error, cut into several sequences, or cut off
 

@@ -502,7 +502,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     make = commands.add_parser("build", help="queries of a graph's triples")
     make.set_defaults(does=build_queries)
     make.add_argument(
-        "--graph", required=True, metavar="FOLDER", help="a graph (python -m kg.build --help)"
+        "--graph", required=True, metavar="FOLDER", help="a graph (kepl graph build --help)"
     )
     make.add_argument("--most", type=int, default=200, help="queries of a relation at most (200)")
     make.add_argument("--seed", type=int, default=0, help="which of them (0)")

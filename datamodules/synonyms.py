@@ -129,7 +129,7 @@ def samples(
     if not pairs:
         raise InputError(
             "this graph has no equivalences, so there is nothing to ask for. Build one that keeps"
-            " them apart: python -m kg.build.refine --help"
+            " them apart: kepl graph refine --help"
         )
     rng = np.random.default_rng(seed)
     equals: dict[int, set[int]] = defaultdict(set)

@@ -282,9 +282,7 @@ def pretrain(
     )
     stages = commands(paper, profile, work, inputs, where, seed, fresh, variants, args, plan)
     if plan:
-        return "\n".join(
-            f"# {stage.title}\npython -m {shlex.join(stage.words)}" for stage in stages
-        )
+        return "\n".join(f"# {stage.title}\n{stage.command}" for stage in stages)
     if estimate := pipeline["profiles"][profile].get("estimate"):
         LOG.info(f"This is paper-sized work. {estimate}")
     work.mkdir(parents=True, exist_ok=True)

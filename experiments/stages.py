@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from core.call import stage_words
 from core.commands import Running, python_command, started
 from core.tracking import ROOT
 
@@ -24,6 +25,11 @@ class Stage(NamedTuple):
     result: str | None = None  # a training's name in the report, and of its log file
     together: Any = None  # stages in a row with the same value run at the same time on a CPU
     environment: dict[str, str] | None = None  # beside the process's own
+
+    @property
+    def command(self) -> str:
+        """The stage as it is typed."""
+        return f"python {shlex.join(stage_words(self.words))}"
 
     @property
     def log(self) -> str:
@@ -46,7 +52,7 @@ def run_stages(stages: list[Stage], work: Path, engine: str = "processes") -> No
     running: list[Running] = []
     try:
         for stage, log in zip(stages, logs, strict=True):
-            words = python_command("-m", *stage.words)
+            words = python_command(*stage_words(stage.words))
             gpus = int("CUDA_VISIBLE_DEVICES" in (stage.environment or {}))
             running.append(
                 started(
@@ -67,6 +73,6 @@ def run_stages(stages: list[Stage], work: Path, engine: str = "processes") -> No
             where = f" Its output is in {log}." if log else ""
             LOG.error(
                 f"stopped at stage {stage.title!r}.{where} What is finished is kept; the same"
-                f" command resumes from here. The stage was: python -m {shlex.join(stage.words)}"
+                f" command resumes from here. The stage was: {stage.command}"
             )
             sys.exit(code if code > 0 else 128 - code)

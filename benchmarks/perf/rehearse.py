@@ -37,6 +37,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from core.call import stage_words
 from core.commands import child_environment, python_command
 from core.files import InputError, locked, read_json, write_json, written
 from core.tracking import ROOT, runs_folder
@@ -221,7 +222,7 @@ def overlay(
 def start_of(module: str, environment: Mapping[str, str]) -> float:
     """Seconds that `python -m module` takes to do nothing."""
     begun = time.monotonic()
-    words = python_command("-m", module, "--help")
+    words = python_command(*stage_words([module, "--help"]))
     subprocess.run(
         words, cwd=ROOT, env=child_environment(environment), stdout=subprocess.DEVNULL, check=False
     )
@@ -270,9 +271,7 @@ def run_rehearsal(
         paper, profile, home / "work", own, where, seed, True, variants, args, rehearsed=True
     )
     if plan:
-        return "\n".join(
-            f"# {stage.title}\npython -m {shlex.join(stage.words)}" for stage in stages
-        )
+        return "\n".join(f"# {stage.title}\n{stage.command}" for stage in stages)
     with locked(
         above / f"{paper}.lock",
         "w",

@@ -100,10 +100,10 @@ class EMBERTData(CorpusData):
     corpus       folder that ``python -m datamodules.corpus`` wrote, one token shorter than
                  `max_length`
     tokenizer    the encoder's tokenizer: a folder or hub name
-    graph        folder of the graph that the corpus is linked with: ``vocabulary/`` of ``python -m
-                 kg.build.segment build``
+    graph        folder of the graph that the corpus is linked with: ``vocabulary/`` of ``kepl
+                 graph segment build``
     segments     folder that command wrote
-    thesaurus    folder that ``python -m kg.build.thesaurus`` wrote for that graph
+    thesaurus    folder that ``kepl graph thesaurus`` wrote for that graph
     batch_size   sequences per optimiser step over all processes and accumulated batches
     replace      share of the replaceable entities that are replaced (0: no context-entity
                  consistency)
@@ -163,7 +163,7 @@ class EMBERTData(CorpusData):
         graph = KnowledgeGraph.load(self.graph)
         file = Path(self.segments) / "segments.parquet"
         if not file.is_file():
-            raise InputError(f"{file}: missing. Make it: python -m kg.build.segment build --help")
+            raise InputError(f"{file}: missing. Make it: kepl graph segment build --help")
         rows = read_table(file, ["name", "pieces"])
         self.pieces = Pieces(
             zip(rows["name"].to_pylist(), rows["pieces"].to_pylist(), strict=True), self.tokenizer
@@ -174,7 +174,7 @@ class EMBERTData(CorpusData):
         if len(same) and not known:
             raise InputError(
                 f"{self.thesaurus}: none of its {len(same)} entities is in {self.graph}. Make it of"
-                " that graph: python -m kg.build.thesaurus --help"
+                " that graph: kepl graph thesaurus --help"
             )
         types = np.unique(np.array(graph.entities["type"].to_pylist()), return_inverse=True)[1]
         named = zip(

@@ -239,7 +239,7 @@ def _reseal(folder: Path) -> None:
 
 def _linked(folder: Path) -> list[Path]:
     fake_documents.graph().save(folder / "g")
-    link_corpus(folder / "g", [fake_documents.jsonl(folder / "a.jsonl")], folder / "out")
+    link_corpus(folder / "g", [fake_documents.jsonl(folder / "a.jsonl")], folder / "out", workers=1)
     return sorted(p for p in (folder / "out").iterdir() if p.suffix in (".json", ".jsonl"))
 
 
