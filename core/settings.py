@@ -43,6 +43,9 @@ ENVIRONMENT = {
 }
 
 
+NEEDED = inspect.Parameter.empty  #: the default of an option without one
+
+
 class Option(NamedTuple):
     """An option of a command."""
 
@@ -123,6 +126,22 @@ def options_of(function: Callable[..., Any], extra: Sequence[Option] = ()) -> di
             default = parameter.default
             found[name] = Option(name, hints[name], default, " ".join(told.get(name, "").split()))
     return found | {option.name: option for option in extra}
+
+
+def with_options(
+    function: Callable[..., Any], about: str, options: Sequence[Option]
+) -> Callable[..., Any]:
+    """`function`, which accepts any keyword, as a command with these options."""
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    parameters = [
+        inspect.Parameter(option.name, keyword, default=option.default, annotation=option.type)
+        for option in options
+    ]
+    function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    function.__annotations__ = {option.name: option.type for option in options}
+    lines = [f"    {option.name}: {option.help}" for option in options]
+    function.__doc__ = "\n".join([about, "", "Args:", *lines])
+    return function
 
 
 def nearest(word: str, known: Sequence[str]) -> str:
