@@ -34,7 +34,9 @@ def test_a_folder_is_copied_once(
     (out / "half").write_text("left over")  # another content: whole again
     assert "kept" not in copy_encoder(str(source), out) and sha256(out) == sha256(source)
     other = bert.write(tmp_path / "other", ["heart", "fever"], layers=1, seed=1)
-    assert "kept" not in copy_encoder(str(other), out) and sha256(out) == sha256(other) != sha256(source)
+    assert "kept" not in copy_encoder(str(other), out) and sha256(out) == sha256(other) != sha256(
+        source
+    )
 
 
 def test_a_papers_name_is_its_newest_export(runs: Path, tmp_path: Path) -> None:
@@ -44,9 +46,9 @@ def test_a_papers_name_is_its_newest_export(runs: Path, tmp_path: Path) -> None:
         write_json(run / "export" / "config.json", {})
         write_json(run / "finished.json", {})
         os.utime(run / "finished.json", (number, number))
-    assert "kept" not in copy_encoder("zh", tmp_path / "start") and sha256(tmp_path / "start") == sha256(
-        encoder("zh").folder
-    )
+    assert "kept" not in copy_encoder("zh", tmp_path / "start") and sha256(
+        tmp_path / "start"
+    ) == sha256(encoder("zh").folder)
     assert "kept" in copy_encoder("zh", tmp_path / "start")
 
 

@@ -18,6 +18,7 @@ from experiments.vectors import entity_vectors, pooled
 from kg.graph import KnowledgeGraph
 from kg.vectors.embeddings import EmbeddingTable
 from models.encoders import BertEncoder
+from tests.commands import command
 from tests.fakes.kebiolm import Folders
 
 
