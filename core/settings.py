@@ -30,6 +30,9 @@ FROM_MAKE = "@make"  #: the hidden word that says: the settings are those of mak
 #: make's own names, which no command accepts
 MAKE = ("PYTHON", "ACCEL", "TORCH_INDEX", "EXTRAS", "PORT", "TESTS_AT_ONCE")
 
+#: an option as a flag; the value "--trainer.max_steps 40" of --args is none
+OPTION = re.compile(r"--[A-Za-z][\w-]*(=.*)?", re.S)
+
 #: The environment holds credentials, stores and launchers, never settings of a run.
 ENVIRONMENT = {
     "KEPL_RUNS": "folder of runs, their data and the MLflow store (default: runs/ of the checkout)",
@@ -212,7 +215,7 @@ def collect(
                     )
             elif is_bool(option.type):
                 content = words.pop(0) if words and words[0].lower() in TRUTH else "true"
-            elif not words or (words[0].startswith("--") and len(words[0]) > 2):
+            elif not words or OPTION.fullmatch(words[0]):
                 raise InputError(f"{word}: expected a value: {expected(option.type)}")
             else:
                 content = words.pop(0)
@@ -239,7 +242,7 @@ def collect(
 
 
 def _is_option(word: str) -> bool:
-    return word.startswith("--") or bool(re.match(r"[A-Z][A-Z0-9_]*=", word))
+    return bool(OPTION.fullmatch(word) or re.match(r"[A-Z][A-Z0-9_]*=", word))
 
 
 def unknown(

@@ -86,7 +86,7 @@ def test_files_of_settings_are_laid_over_each_other(
     words = ["graph", "refine", str(tmp_path / "g"), "--out", str(tmp_path / "o")]
     files = ["--config", str(tmp_path / "a.yaml"), "--config", str(tmp_path / "b.yaml")]
     assert call.main([*words, *files, "--share", "2"]) == 2
-    assert "got 7, 0.3, 0 and 2.0" in capsys.readouterr().err
+    assert "got 7, 0, 0.3 and 2.0" in capsys.readouterr().err
 
 
 def test_a_stage_of_a_pipeline_is_the_command(tmp_path: Path) -> None:
