@@ -980,7 +980,7 @@ def synonyms(
     Args:
         model: Encoder, or word vectors: sgns:char, sgns:word, glove:char, glove:word.
         ckpt: Folder of one exact run of the encoder.
-        samples: Folder of datamodules.synonyms build. Default: that of make pretrain-smedbert.
+        samples: Folder of `kepl data synonyms build`. Default: that of make pretrain-smedbert.
         linked_text: Text that word vectors are trained on and whose mentions are counted. Default:
             beside the samples.
         frequent: Dataset-3 has the pairs of which one side is mentioned at most so often.

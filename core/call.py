@@ -18,10 +18,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import yaml
+
+from core.artifact import format_counts
 from core.files import InputError, explained
 from core.logs import set_up
 from core.settings import help_text, nearest, options_of, parse
 from core.stopping import format_stop
+from core.tracking import ROOT
 
 
 class Command(NamedTuple):
@@ -36,7 +40,7 @@ class Command(NamedTuple):
 
     function: str
     about: str
-    positions: tuple[str, ...] = ()
+    positions: Sequence[str] = ()
     choices: str = ""
 
 
@@ -76,6 +80,32 @@ COMMANDS = {
         "kg.pagerank.table:rank", "rank the neighbours of every entity by PageRank"
     ),
     "data link": Command("kg.linking.run:link_corpus", "link a corpus with a graph, in parts"),
+    "data corpus": Command(
+        "datamodules.corpus:build_corpus", "turn linked text into a corpus of token ids"
+    ),
+    "data fetch": Command(
+        "datamodules.sources:fetched", "fetch and verify the files of a data set", ("dataset",)
+    ),
+    "data held-out": Command(
+        "datamodules.linking.layperson:write_held_out",
+        "write the names of HPO-EL's dev and test, which no training may see",
+        ("out",),
+    ),
+    "data medlama": Command(
+        "datamodules.probing:medlama", "make fill-in queries of MedLAMA's files", ("path",)
+    ),
+    "data queries": Command(
+        "datamodules.probing:build_queries", "make fill-in queries of a graph's triples"
+    ),
+    "data synonyms build": Command(
+        "datamodules.synonyms:build_samples", "make samples of synonyms, of a graph's equivalences"
+    ),
+    "data synonyms drop": Command(
+        "datamodules.synonyms:drop", "drop the sentences that name both sides of a sample"
+    ),
+    "data vocabulary": Command(
+        "datamodules.vocabulary:build_vocabulary", "make a Chinese BERT tokenizer of graph and text"
+    ),
     "data vectors": Command(
         "experiments.vectors:write_vectors", "write vectors of entities: means over their mentions"
     ),
@@ -92,6 +122,18 @@ COMMANDS = {
     ),
 }
 
+
+def paper_commands() -> dict[str, Command]:
+    """The commands of papers alone: experiments/<paper>/commands.yaml, {words: {function, about,
+    positions}}."""
+    found: dict[str, Command] = {}
+    for file in sorted((ROOT / "experiments").glob("*/commands.yaml")):
+        own = yaml.safe_load(file.read_text("utf-8"))
+        found |= {name: Command(**fields) for name, fields in own.items()}
+    return found
+
+
+COMMANDS |= paper_commands()
 HELP = ("-h", "--help")
 #: words of torch, and of the loader
 NO_MEMORY = ("can't allocate memory", "annot allocate memory", "failed to map segment")
@@ -180,6 +222,8 @@ def run_command(words: Sequence[str], what: str = "kepl", ignored: Sequence[str]
     result = function(**parse(function, rest, command.positions, what, (), ignored).arguments)
     if isinstance(result, str):
         print(result)
+    if isinstance(result, Path):
+        print(format_counts(result))
     return result if isinstance(result, int) else 0
 
 

@@ -169,7 +169,7 @@ def test_every_module_that_is_named_exists() -> None:
         for page in [*PAGES, README, ROOT / "CONTRIBUTING.md"]
         for m in prose.findall(page.read_text())
     }
-    assert len(named) > 5
+    assert len(named) >= 2
     for page, module in sorted(named):
         assert importlib.util.find_spec(module) is not None, f"{page}: python -m {module}"
 

@@ -97,7 +97,7 @@ class EMBERTExample(NamedTuple):
 class EMBERTData(CorpusData):
     """Linked text as batches for EMBERT's objectives.
 
-    corpus       folder that ``python -m datamodules.corpus`` wrote, one token shorter than
+    corpus       folder that `kepl data corpus` wrote, one token shorter than
                  `max_length`
     tokenizer    the encoder's tokenizer: a folder or hub name
     graph        folder of the graph that the corpus is linked with: ``vocabulary/`` of ``kepl

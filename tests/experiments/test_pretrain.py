@@ -395,7 +395,7 @@ def test_another_pipeline_s_stage_is_a_command(
     assert first[:2] == ["-m", "core.call"] and call.main(first[2:]) == 0
     assert [s.title for s in started] == [s.title for s in commands("zh", "small", Path("/w"))]
     assert "a table" in capsys.readouterr().out
-    assert call.main([*first[2:3], "nothing"]) == 2
+    assert call.main([*first[2:3], "--paper", "nothing"]) == 2
     assert capsys.readouterr().err.startswith("error: no paper 'nothing'")
 
 
