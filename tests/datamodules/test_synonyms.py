@@ -139,7 +139,7 @@ def test_dataset_2_by_hand() -> None:
 def test_a_graph_without_equivalences_is_refused(tmp_path: Path) -> None:
     names, kinds = many()
     graph(names, kinds, []).save(tmp_path / "g")
-    with pytest.raises(InputError, match=r"no equivalences.*kg\.build\.refine"):
+    with pytest.raises(InputError, match=r"no equivalences.*kepl graph refine"):
         build_samples(str(tmp_path / "g"), str(tmp_path / "s"))
     names, kinds = many(5)
     graph(names, kinds, [(0, 1)]).save(tmp_path / "g")
