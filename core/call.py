@@ -322,10 +322,7 @@ def failure_message(error: BaseException) -> str | None:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run a command as a process of its own, such as a stage of a pipeline."""
-    return run_guarded(
-        lambda words: run_command(words, "python -m core.call"),
-        sys.argv[1:] if words is None else words,
-    )
+    return run_guarded(run_command, sys.argv[1:] if words is None else words)
 
 
 if __name__ == "__main__":

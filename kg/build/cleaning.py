@@ -343,7 +343,7 @@ def clean_files(
     engine: str | None = None,
     fresh: bool = False,
 ) -> Counter[str]:
-    """Clean text of the web, in segments, by the rules of SMedBERT. Returns the counts.
+    """Clean text of the web, in segments, by the rules of SMedBERT.
 
     Args:
         input: Files (.jsonl .txt .csv, also .gz) or folders of them.
@@ -360,8 +360,8 @@ def clean_files(
         engine: Where parts are made: processes, or ray.
         fresh: Begin again where a run with other settings was stopped.
 
-    Raises InputError for an input that cannot be read, settings that leave nothing, and when no
-    segment is left.
+    Returns the counts. Raises InputError for an input that cannot be read, settings that leave
+    nothing, and when no segment is left.
     """
     workers = len(os.sched_getaffinity(0)) if workers is None else workers
     columns, inputs = split_commas(columns), input

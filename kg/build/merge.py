@@ -242,7 +242,7 @@ def merged(graphs: Sequence[tuple[str, KnowledgeGraph]]) -> KnowledgeGraph:
 
 
 def merge(graphs: Sequence[Path], out: Path, fresh: bool = False) -> KnowledgeGraph:
-    """Merge graphs by names and aliases; the first one wins. Returns the graph.
+    """Merge graphs by names and aliases; the first one wins.
 
     Args:
         graphs: Folders of knowledge graphs, the first one wins.

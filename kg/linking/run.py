@@ -135,7 +135,7 @@ def link_corpus(
     k: int = 30,
     max_document: int = 16,
 ) -> dict[str, Any]:
-    """Link a corpus with a graph, in parts. Returns the manifest.
+    """Link a corpus with a graph, in parts.
 
     Args:
         graph: Folder of a knowledge graph.
@@ -155,7 +155,7 @@ def link_corpus(
         k: Nearest names to look at (scispacy).
         max_document: MiB that a document or line has at most.
 
-    Raises InputError for bad input, finished parts intact.
+    Returns the manifest. Raises InputError for bad input, finished parts intact.
     """
     limit_documents(max_document)
     workers = len(os.sched_getaffinity(0)) if workers is None else workers

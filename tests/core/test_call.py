@@ -89,6 +89,15 @@ def test_files_of_settings_are_laid_over_each_other(
     assert "got 7, 0, 0.3 and 2.0" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("module", "name"), [("kg.build", "build"), ("kg.linking", "link")])
+def test_modules_that_scripts_call_are_commands(module: str, name: str) -> None:
+    words = [sys.executable, "-P", "-m", module, "--k", "3"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(words, env=environment, capture_output=True, text=True)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert f" {name}" in done.stderr or "no source '--k'" in done.stderr
+
+
 def test_a_stage_of_a_pipeline_is_the_command(tmp_path: Path) -> None:
     assert call.command_words("graph refine", ["g"]) == ["-m", "core.call", "graph", "refine", "g"]
     assert call.command_words("a.b:c", ["g"]) == ["-m", "core.call", "a.b:c", "g"]
