@@ -13,6 +13,7 @@ import importlib
 import inspect
 import os
 import re
+import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -23,7 +24,7 @@ import yaml
 from core.artifact import format_counts
 from core.files import InputError, explained
 from core.logs import set_up
-from core.settings import help_text, nearest, options_of, parse
+from core.settings import help_text, is_option, nearest, options_of, parse
 from core.stopping import format_stop
 from core.tracking import ROOT
 
@@ -151,14 +152,17 @@ def option_words(arguments: Mapping[str, Any]) -> list[str]:
     """Arguments as words of a command line. An empty list, and None, is an option not given."""
     words: list[str] = []
     for name, value in arguments.items():
+        if value is None or value == []:
+            continue
         if name == "config":
             words += [word for file in value for word in ("--config", str(file))]
-        elif isinstance(value, bool):
-            words += [f"--{name}", str(value).lower()]
         elif isinstance(value, list):
-            words += [f"--{name}", *map(str, value)] if value else []
-        elif value is not None:
-            words += [f"--{name}", str(value)]
+            texts = [str(item) for item in value]
+            odd = any(is_option(text) for text in texts)  # a file of the name --x or A=1
+            words += [f"--{name}={shlex.join(texts)}"] if odd else [f"--{name}", *texts]
+        else:
+            text = str(value).lower() if isinstance(value, bool) else str(value)
+            words += [f"--{name}={text}"] if text.startswith("-") else [f"--{name}", text]
     return words
 
 

@@ -207,7 +207,7 @@ def collect(
                 content = [words.pop(0)] if words else []
             elif is_list(option.type):
                 content = []
-                while words and not _is_option(words[0]):
+                while words and not is_option(words[0]):
                     content += (
                         _listed(words.pop(0), option.type)
                         if _numbers(option.type)
@@ -227,11 +227,7 @@ def collect(
             if is_list(options[key].type):
                 word = [
                     word,
-                    *(
-                        words.pop(0)
-                        for _ in range(len(words))
-                        if words and not _is_option(words[0])
-                    ),
+                    *(words.pop(0) for _ in range(len(words)) if words and not is_option(words[0])),
                 ]  # type: ignore[assignment]
             found[key] = (key.upper(), word)
         else:
@@ -241,7 +237,8 @@ def collect(
     return found
 
 
-def _is_option(word: str) -> bool:
+def is_option(word: str) -> bool:
+    """Whether a word of a command line begins an option: --name, or NAME=value."""
     return bool(OPTION.fullmatch(word) or re.match(r"[A-Z][A-Z0-9_]*=", word))
 
 

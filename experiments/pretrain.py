@@ -11,7 +11,8 @@ laid over it. `data_of` names a pipeline whose
 profiles, and their folder, it uses: what is compared with a paper is trained on the same data.
 
 A stage runs a command, or a package.module:function, with arguments (core.call); {NAME} in them is
-an input. As a stage of another pipeline, a pipeline is experiments.pretrain:pretrain.
+an input. `words` are further words of its command line. As a stage of another pipeline, a pipeline
+is experiments.pretrain:pretrain.
 """
 
 from __future__ import annotations
@@ -168,33 +169,37 @@ def commands(
     values: dict[str, Any] = {"work": str(work), "WORKERS": where.workers or os.cpu_count() or 1}
     values |= fill_all(profile.get("defaults", {}), values)
     values |= given | {"SEED": seed, "FRESH": fresh}
+    gpu = bool(profile.get("gpu")) and not (rehearsed and not gpus())
+    words = [*machine_words(where, gpu, plan), "--seed_everything", str(seed)]
+    words += [*(["--fresh", "true"] if fresh else []), *shlex.split(args)]
     stages: list[Stage] = []
     for stage in profile["stages"]:
         if stage.get("unless", "") not in given:
             values |= fill_all(stage.get("sets", {}), values)
             options = option_words(fill_all(stage["arguments"], values))
+            options += fill(stage.get("words", []), values)
             stages.append(Stage(stage["title"], stage["run"], options))
-    if not trained:
-        return stages
-    gpu = bool(profile.get("gpu")) and not (rehearsed and not gpus())
-    machine = machine_words(where, gpu, plan)
-    shared = [*machine, "--seed_everything", str(seed), *(["--fresh", "true"] if fresh else [])]
-    shared += shlex.split(args)
-    training = pipeline["training"]
-    arguments = training["arguments"] | profile.get("arguments", {})
-    shared += option_words(fill_all(arguments, values))
+    if trained:
+        training = pipeline["training"]
+        words += option_words(
+            fill_all(training["arguments"] | profile.get("arguments", {}), values)
+        )
     for name, variant in trained.items():
-        layers = {
-            layer: own.get("configs", [])
-            for layer, own in (("{variant}", variant), ("{profile}", profile))
-        }
-        files = [file for layer in training["configs"] for file in layers.get(layer, [layer])]
-        configs = [f"experiments/{paper}/{file}" for file in files]
-        words = option_words({"config": configs})
-        words += [*shared, "--result", str(work / f"result-{name}.json")]
-        together = variant.get("together") if "experiments/common/cpu.yaml" in machine else None
-        stages.append(Stage(variant["title"], "experiments.run", words, name, together))
+        files = layered_configs(paper, training["configs"], variant, profile)
+        options = [*option_words({"config": files}), *words]
+        options += ["--result", str(work / f"result-{name}.json")]
+        together = variant.get("together") if "experiments/common/cpu.yaml" in words else None
+        stages.append(Stage(variant["title"], "experiments.run", options, name, together))
     return stages
+
+
+def layered_configs(
+    paper: str, files: Sequence[str], variant: Mapping[str, Any], profile: Mapping[str, Any]
+) -> list[str]:
+    """The config files of a training, in the order in which they are laid over each other."""
+    layers = {"{variant}": variant.get("configs", []), "{profile}": profile.get("configs", [])}
+    listed = [file for name in files for file in layers.get(name, [name])]
+    return [f"experiments/{paper}/{file}" for file in listed]
 
 
 def fill(value: Any, values: Mapping[str, Any]) -> Any:

@@ -16,7 +16,7 @@ import yaml
 from core import call
 from core.call import find_command, load_function
 from core.files import InputError
-from core.settings import parse
+from core.settings import Option, collect, parse
 from experiments import pretrain
 from experiments.machine import Inputs, Machine
 from experiments.pretrain import commands, machine_words, papers, table
@@ -113,6 +113,11 @@ def test_values_of_a_pipeline() -> None:
     assert words[:4] == ["--input", "/my work/x", "/a b", "/c"] and "--none" not in words
     assert words[-6:] == ["--fresh", "false", "--k", "30", "--more", "true"]
     assert pretrain.fill("x {CORPUS}", values) == "x '/a b' /c"
+    odd = {"input": ["--x", "A=1.txt", "b c"], "name": "-1"}
+    assert call.option_words(odd) == ["--input=--x A=1.txt 'b c'", "--name=-1"]
+    options = {n: Option(n, kind, None, "") for n, kind in (("input", list[str]), ("name", str))}
+    read = collect(call.option_words(odd), options, (), "x")
+    assert {name: value for name, (_, value) in read.items()} == odd
     assert call.option_words({"config": ["a", "b"]}) == ["--config", "a", "--config", "b"]
     with pytest.raises(InputError, match=r"\{WORK\}/x: no input WORK; choose from: work, CORPUS"):
         pretrain.fill("{WORK}/x", values)
