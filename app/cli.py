@@ -14,6 +14,7 @@ import contextlib
 import importlib
 import os
 import sys
+import textwrap
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -276,6 +277,12 @@ def general_help() -> str:
         for name in names:
             about = (getattr(verbs, name).__doc__ or "").strip().splitlines()[0]
             lines.append(f"  {name:<12}{about}")
+    lines += ["", "groups of commands (kepl GROUP --help lists them with what each does):"]
+    for group in dict.fromkeys(name.split()[0] for name in call.COMMANDS):
+        listed = ", ".join(name.removeprefix(f"{group} ") for name in call.names_in(group))
+        lines += textwrap.wrap(
+            listed, 100, initial_indent=f"  {group:<12}", subsequent_indent=" " * 14
+        )
     lines += ["", "The environment is no source of settings, except for:"]
     return "\n".join([*lines, *(f"  {name:<42}{meaning}" for name, meaning in ENVIRONMENT.items())])
 
