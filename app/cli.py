@@ -322,7 +322,8 @@ def run_command(words: list[str], ignored: Sequence[str]) -> int:
         print(general_help())
         return 0 if words else 2
     verb, rest = words[0], words[1:]
-    if call.find_command(words) or (rest and call.names_in(" ".join(words[:2]))):
+    group = verb if verb not in NAMES else " ".join(words[:2])
+    if call.find_command(words) or call.names_in(group):
         return call.run_command(words, "kepl", ignored)
     if "--help" in rest or "-h" in rest:
         print(verb_help(verb, [w for w in rest if w not in ("--help", "-h")]))

@@ -1,0 +1,63 @@
+"""How many times better ours is than a plain reference that must return the same.
+
+    kepl measure speed NAME [--json]
+
+NAME is a module of this folder with `measure_speed(...) -> dict`: name, ours, reference, ratio (the
+worst over its settings), equal (whether both returned the same), settings (one dict each). The
+function's parameters are the options.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json as jsons
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from core.files import InputError
+from core.settings import nearest
+
+KEYS = ("name", "ours", "reference", "ratio", "equal", "settings")
+
+
+def speed_names() -> list[str]:
+    """Benchmarks: the modules beside this file."""
+    return sorted(p.stem for p in Path(__file__).parent.glob("*.py") if not p.stem.startswith("_"))
+
+
+def speed_command(name: str) -> Callable[..., int]:
+    """Measure how many times better ours is than a plain reference. The exit code is 1 where the
+    two do not return the same."""
+    known = speed_names()
+    if name not in known:
+        choice = f"{nearest(name, known)}choose from: {', '.join(known)}"
+        raise InputError(f"no benchmark {name!r}; {choice}")
+    module = importlib.import_module(f"benchmarks.perf.speed.{name}")
+
+    def print_speed(json: bool, **options: Any) -> int:
+        result = module.measure_speed(**options)
+        if missing := [key for key in KEYS if key not in result]:
+            raise ValueError(f"benchmark {name!r}: its result lacks {', '.join(missing)}")
+        print(jsons.dumps(result, ensure_ascii=False) if json else table(result))
+        return 0 if result["equal"] else 1
+
+    signature = inspect.signature(module.measure_speed)
+    option = inspect.Parameter("json", inspect.Parameter.KEYWORD_ONLY, default=False)
+    parameters = [*signature.parameters.values(), option]
+    print_speed.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    print_speed.__annotations__ = get_type_hints(module.measure_speed) | {"json": bool}
+    about = inspect.getdoc(module.measure_speed)
+    print_speed.__doc__ = f"{inspect.getdoc(module)}\n\n{about}\n    json: Print one JSON object."
+    return print_speed
+
+
+def table(result: dict[str, Any]) -> str:
+    """A line of `key  value` for each setting's figures, then the summary."""
+    lines = []
+    for setting in result["settings"]:
+        lines += [f"  {key:<22}{value}" for key, value in setting.items()] + [""]
+    agree = "same results" if result["equal"] else "RESULTS DIFFER"
+    lines.append(f"{result['name']}: {result['ratio']} times the reference at worst, {agree}")
+    return "\n".join(lines)
