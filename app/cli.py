@@ -14,6 +14,7 @@ import contextlib
 import importlib
 import os
 import sys
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -38,6 +39,7 @@ from core.settings import (
     parse,
 )
 from core.stopping import keeping, stoppable
+from core.tracking import ROOT, commit
 
 #: what is kept of a command that SIGINT or SIGTERM stops, where nothing else is said
 KEPT = {
@@ -87,34 +89,26 @@ POSITIONS = {
     "sync": ("folder",),
     "publish": ("runs",),
 }
-NAMES = (
-    "graph",
-    "pretrain",
-    "finetune",
-    "rerank",
-    "predict",
-    "link",
-    "serve",
-    "demo",
-    "embed",
-    "evaluate",
-    "peers",
-    "compare",
-    "table",
-    "figures",
-    "cases",
-    "synonyms",
-    "probe",
-    "overlap",
-    "counts",
-    "data",
-    "tasks",
-    "sweep",
-    "dashboard",
-    "publish",
-    "results",
-    "sync",
-)
+#: the commands in the order of the help: those of every user first
+GROUPS = {
+    "commands": ("link", "predict", "finetune", "pretrain", "evaluate", "serve"),
+    "graphs and data": ("graph", "data", "tasks", "demo", "embed"),
+    "papers and comparisons": (
+        "rerank",
+        "compare",
+        "table",
+        "figures",
+        "cases",
+        "peers",
+        "synonyms",
+        "probe",
+        "overlap",
+        "counts",
+        "sweep",
+    ),
+    "maintenance": ("dashboard", "publish", "results", "sync"),
+}
+NAMES = tuple(name for names in GROUPS.values() for name in names)
 
 
 def drawn_papers() -> dict[str, Callable[..., Any]]:
@@ -269,10 +263,19 @@ def _check_names(verb: str, given: Mapping[str, Any]) -> None:
                 raise
 
 
+def format_version() -> str:
+    """The version of pyproject.toml, and the checkout's commit."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    return f"{project['name']} {project['version']}, commit {commit()}"
+
+
 def general_help() -> str:
-    lines = [str(__doc__).strip(), "", "commands:"]
-    for name in NAMES:
-        lines.append(f"  {name:<12}{(getattr(verbs, name).__doc__ or '').strip().splitlines()[0]}")
+    lines = [str(__doc__).strip()]
+    for group, names in GROUPS.items():
+        lines += ["", f"{group}:"]
+        for name in names:
+            about = (getattr(verbs, name).__doc__ or "").strip().splitlines()[0]
+            lines.append(f"  {name:<12}{about}")
     lines += ["", "The environment is no source of settings, except for:"]
     return "\n".join([*lines, *(f"  {name:<42}{meaning}" for name, meaning in ENVIRONMENT.items())])
 
@@ -321,6 +324,9 @@ def run_command(words: list[str], ignored: Sequence[str]) -> int:
     if not words or words[0] in ("-h", "--help", "help"):
         print(general_help())
         return 0 if words else 2
+    if words == ["--version"]:
+        print(format_version())
+        return 0
     verb, rest = words[0], words[1:]
     group = verb if verb not in NAMES else " ".join(words[:2])
     if call.find_command(words) or call.names_in(group):

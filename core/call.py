@@ -12,8 +12,9 @@ from __future__ import annotations
 import importlib
 import inspect
 import os
+import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -75,6 +76,20 @@ COMMANDS = {
         "kg.pagerank.table:rank", "rank the neighbours of every entity by PageRank"
     ),
     "data link": Command("kg.linking.run:link_corpus", "link a corpus with a graph, in parts"),
+    "data vectors": Command(
+        "experiments.vectors:write_vectors", "write vectors of entities: means over their mentions"
+    ),
+    "import released": Command(
+        "experiments.released:released_command",
+        "make an export of a paper's released checkpoint",
+        ("source",),
+        "experiments.released:released_papers",
+    ),
+    "import model": Command(
+        "experiments.names:copy_encoder",
+        "copy the encoder that a name means to a folder",
+        ("name",),
+    ),
     "measure speed": Command(
         "benchmarks.perf.speed:speed_command",
         "compare our speed or memory with a plain reference",
@@ -102,27 +117,32 @@ COMMANDS = {
     ),
 }
 
-#: stages of pipelines that name a command by its module
-STAGES = {
-    "kg.build": "graph build",
-    "kg.build.refine": "graph refine",
-    "kg.build.texts": "graph texts",
-    "kg.build.thesaurus": "graph thesaurus",
-    "kg.build.segment": "graph segment",
-    "kg.vectors.train": "graph embed",
-    "kg.pagerank": "graph neighbours",
-    "kg.linking": "data link",
-}
-
 HELP = ("-h", "--help")
 #: words of torch, and of the loader
 NO_MEMORY = ("can't allocate memory", "annot allocate memory", "failed to map segment")
 
 
-def stage_words(words: Sequence[str]) -> list[str]:
-    """What follows `python` for a stage of a pipeline: its module, or its command."""
-    name = STAGES.get(words[0])
-    return ["-m", "core.call", *name.split(), *words[1:]] if name else ["-m", *words]
+def command_words(run: str, options: Sequence[str]) -> list[str]:
+    """What follows `python` for a command, a package.module:function, or a module of its own such
+    as LightningCLI's."""
+    if re.fullmatch(r"\w+(\.\w+)+", run):
+        return ["-m", run, *options]
+    return ["-m", "core.call", *run.split(), *options]
+
+
+def option_words(arguments: Mapping[str, Any]) -> list[str]:
+    """Arguments as words of a command line. An empty list, and None, is an option not given."""
+    words: list[str] = []
+    for name, value in arguments.items():
+        if name == "config":
+            words += [word for file in value for word in ("--config", str(file))]
+        elif isinstance(value, bool):
+            words += [f"--{name}", str(value).lower()]
+        elif isinstance(value, list):
+            words += [f"--{name}", *map(str, value)] if value else []
+        elif value is not None:
+            words += [f"--{name}", str(value)]
+    return words
 
 
 def names_in(group: str) -> list[str]:
@@ -183,6 +203,8 @@ def run_command(words: Sequence[str], what: str = "kepl", ignored: Sequence[str]
         print(help_text(what, function.__doc__ or "", options_of(function), command.positions))
         return 0
     result = function(**parse(function, rest, command.positions, what, (), ignored).arguments)
+    if isinstance(result, str):
+        print(result)
     return result if isinstance(result, int) else 0
 
 

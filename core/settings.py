@@ -30,6 +30,9 @@ FROM_MAKE = "@make"  #: the hidden word that says: the settings are those of mak
 #: make's own names, which no command accepts
 MAKE = ("PYTHON", "ACCEL", "TORCH_INDEX", "EXTRAS", "PORT", "TESTS_AT_ONCE")
 
+#: an option as a flag; the value "--trainer.max_steps 40" of --args is none
+OPTION = re.compile(r"--[A-Za-z][\w-]*(=.*)?", re.S)
+
 #: The environment holds credentials, stores and launchers, never settings of a run.
 ENVIRONMENT = {
     "KEPL_RUNS": "folder of runs, their data and the MLflow store (default: runs/ of the checkout)",
@@ -41,6 +44,9 @@ ENVIRONMENT = {
     "RANK, LOCAL_RANK, WORLD_SIZE, MASTER_*": "set by torchrun",
     "SLURM_*": "set by srun",
 }
+
+
+NEEDED = inspect.Parameter.empty  #: the default of an option without one
 
 
 class Option(NamedTuple):
@@ -125,6 +131,22 @@ def options_of(function: Callable[..., Any], extra: Sequence[Option] = ()) -> di
     return found | {option.name: option for option in extra}
 
 
+def with_options(
+    function: Callable[..., Any], about: str, options: Sequence[Option]
+) -> Callable[..., Any]:
+    """`function`, which accepts any keyword, as a command with these options."""
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    parameters = [
+        inspect.Parameter(option.name, keyword, default=option.default, annotation=option.type)
+        for option in options
+    ]
+    function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    function.__annotations__ = {option.name: option.type for option in options}
+    lines = [f"    {option.name}: {option.help}" for option in options]
+    function.__doc__ = "\n".join([about, "", "Args:", *lines])
+    return function
+
+
 def nearest(word: str, known: Sequence[str]) -> str:
     """What a misspelt word may mean, for messages: "; did you mean X?", and the choices."""
     # a word cut short
@@ -193,7 +215,7 @@ def collect(
                     )
             elif is_bool(option.type):
                 content = words.pop(0) if words and words[0].lower() in TRUTH else "true"
-            elif not words or (words[0].startswith("--") and len(words[0]) > 2):
+            elif not words or OPTION.fullmatch(words[0]):
                 raise InputError(f"{word}: expected a value: {expected(option.type)}")
             else:
                 content = words.pop(0)
@@ -220,7 +242,7 @@ def collect(
 
 
 def _is_option(word: str) -> bool:
-    return word.startswith("--") or bool(re.match(r"[A-Z][A-Z0-9_]*=", word))
+    return bool(OPTION.fullmatch(word) or re.match(r"[A-Z][A-Z0-9_]*=", word))
 
 
 def unknown(

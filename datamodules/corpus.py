@@ -384,11 +384,11 @@ class Corpus:
                 f" {max_length}. Build the corpus with --max_length {max_length - more}."
             )
 
-    def divided(self, batch_size: int, min_mentions: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    def divided(self, min_mentions: int = 0) -> tuple[np.ndarray, np.ndarray]:
         """(numbers of the training sequences with at least `min_mentions` mentions, numbers of all
         held-out ones).
 
-        Raises InputError when nothing is held out, or there is not one batch to train on.
+        Raises InputError when nothing is held out.
         """
         train, held_out = self.indices(False), self.indices(True)
         train = train[self.mention_counts[train] >= min_mentions]
@@ -396,11 +396,6 @@ class Corpus:
             raise InputError(
                 f"{self.folder}: no text is held out for validation. Use more text, or build the"
                 " corpus again with a larger --held_out share."
-            )
-        if len(train) < batch_size:
-            raise InputError(
-                f"{self.folder}: {len(train)} training sequences are fewer than one "
-                f"batch of {batch_size}. Use more text or a smaller batch_size."
             )
         return train, held_out
 

@@ -22,6 +22,7 @@ from transformers import PreTrainedTokenizerFast
 
 from core.dotted import imported
 from core.files import InputError
+from datamodules.steps import sort_pools
 from datamodules.tasks import Pair, Relation, Tagged, Task, load_task
 from datamodules.tokenizers import load_tokenizer
 
@@ -486,15 +487,8 @@ class FinetuneData(pl.LightningDataModule):
         else:
             known = [i for i, f in enumerate(features) if f.unit or f.label != IGNORE]
             items = np.array(known)[:, None]
-        items = items[rng.permutation(len(items))]
         lengths = np.array([max(len(features[i].ids) for i in item) for item in items])
-        pool = 50 * self.batch_size
-        ordered = np.concatenate(
-            [
-                items[p : p + pool][np.argsort(lengths[p : p + pool], kind="stable")]
-                for p in range(0, len(items), pool)
-            ]
-        )
+        ordered = items[sort_pools(rng.permutation(len(items)), lengths, self.batch_size)]
         batches = [
             ordered[i : i + self.batch_size].ravel()
             for i in range(0, len(ordered), self.batch_size)

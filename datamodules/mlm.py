@@ -14,11 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from datamodules.corpus import Corpus
 from datamodules.masking import IGNORE, masked, units
 from datamodules.rows import attention, framed, padded
 from datamodules.steps import CorpusData, Places
-from datamodules.tokenizers import load_tokenizer, replacements, tokenizer_fingerprint
+from datamodules.tokenizers import replacements
 
 NO_SPANS = np.zeros((0, 2), np.int64)
 
@@ -49,51 +48,32 @@ class MLMExample(NamedTuple):
 class MLMData(CorpusData):
     """A corpus as masked batches.
 
-    corpus       folder that ``python -m datamodules.corpus`` wrote
-    tokenizer    the encoder's tokenizer: a folder or hub name
-    batch_size   sequences per optimiser step over all processes and accumulated batches
     mask, random, keep  shares of tokens that are hidden, replaced and left, all to be predicted
-    (BERT: 15 %, 80/10/10) whole_words  draw words, not tokens; a Chinese character is a word of its
-    own here
-
-    Raises InputError when corpus and tokenizer do not belong together, or the batch size does not
-    divide.
+    (BERT: 15 %, 80/10/10)
+    whole_words  draw words, not tokens; a Chinese character is a word of its own here
+    The rest as in :class:`datamodules.steps.CorpusData`.
     """
 
     def __init__(
         self,
         corpus: str,
         tokenizer: str,
-        batch_size: int = 64,
-        max_length: int = 128,
         mask: float = 0.12,
         random: float = 0.015,
         keep: float = 0.015,
         whole_words: bool = True,
-        eval_batch_size: int = 64,
-        num_workers: int = 0,
-        seed: int = 0,
+        **steps: Any,
     ) -> None:
-        super().__init__()
-        self.corpus_folder, self.tokenizer_name = corpus, tokenizer
-        self.batch_size, self.max_length = batch_size, max_length
+        super().__init__(corpus, tokenizer, **steps)
         self.rates = {"mask": mask, "random": random, "keep": keep}
         self.whole_words = whole_words
-        self.eval_batch_size, self.num_workers, self.seed = eval_batch_size, num_workers, seed
-        self.corpus: Corpus | None = None
 
-    def setup(self, stage: str | None = None) -> None:
-        if self.corpus is not None:
-            return
-        self.tokenizer = load_tokenizer(self.tokenizer_name)
-        corpus = Corpus(self.corpus_folder, tokenizer_fingerprint(self.tokenizer))
-        corpus.check_length(self.max_length)
+    def read(self) -> None:
+        self.read_corpus()
         self.random_ids = replacements(self.tokenizer)
-        self.train_indices, self.held_out_indices = corpus.divided(self.batch_size)
-        self.corpus = corpus
 
     def example(self, index: int, rng: np.random.Generator, held_out: bool) -> MLMExample:
-        found = self.sequence(index)
+        found = self.corpus[index]
         unit = units(
             found.word_start if self.whole_words else np.ones(len(found.ids), bool), NO_SPANS
         )
@@ -107,7 +87,3 @@ class MLMData(CorpusData):
         counts = np.array([(labels != IGNORE).sum()], np.float32)
         arrays = (padded(ids, self.tokenizer.pad_token_id), attention(ids), labels, counts)
         return MLMBatch(*(torch.from_numpy(a) for a in arrays))
-
-    def export(self, folder: str) -> None:
-        """Write the tokenizer into `folder`."""
-        self.tokenizer.save_pretrained(folder)

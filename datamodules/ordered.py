@@ -19,12 +19,12 @@ import torch
 from torch import Tensor
 
 from core.files import written
-from datamodules.corpus import Corpus, Example
+from datamodules.corpus import Example
 from datamodules.masking import IGNORE, masked, units
 from datamodules.rows import attention, padded
 from datamodules.segments import cut_place, ends_of_sentences, placed
 from datamodules.steps import CorpusData
-from datamodules.tokenizers import load_tokenizer, replacements, tokenizer_fingerprint
+from datamodules.tokenizers import replacements
 from kg.graph import KnowledgeGraph, fingerprint
 from kg.vectors.embeddings import EmbeddingTable
 
@@ -56,16 +56,16 @@ class OrderedText(CorpusData):
 
     corpus       folder that ``python -m datamodules.corpus`` wrote, one token shorter than
                  `max_length`
-    tokenizer    the encoder's tokenizer: a folder or hub name
     graph        folder of the graph that the corpus is linked with: entity types and names
     entities     folder of the :class:`EmbeddingTable` whose rows are the graph's entities
-    batch_size   sequences per optimiser step over all processes and accumulated batches
     max_mentions mentions a sequence that are used; more are left out
     min_mentions sequences with fewer are left out of training, never of validation
     mask, random, keep  shares of tokens that are hidden, replaced and left, all to be predicted;
-    one draw a mention validation_size  held-out sequences that validation uses at most; None: all
+    one draw a mention
+    validation_size  held-out sequences that validation uses at most; None: all
+    The rest as in :class:`datamodules.steps.CorpusData`.
 
-    Raises InputError when the parts do not belong together, or the batch size does not divide.
+    Raises InputError when the parts do not belong together, too.
     """
 
     def __init__(
@@ -74,51 +74,29 @@ class OrderedText(CorpusData):
         tokenizer: str,
         graph: str,
         entities: str,
-        batch_size: int = 512,
-        max_length: int = 512,
         max_mentions: int = 30,
         min_mentions: int = 0,
         mask: float = 0.12,
         random: float = 0.015,
         keep: float = 0.015,
-        eval_batch_size: int = 64,
         validation_size: int | None = None,
-        num_workers: int = 0,
-        seed: int = 0,
+        **steps: Any,
     ) -> None:
-        super().__init__()
-        self.corpus_folder, self.tokenizer_name, self.graph, self.entities = (
-            corpus,
-            tokenizer,
-            graph,
-            entities,
-        )
-        self.batch_size, self.max_length = batch_size, max_length
+        super().__init__(corpus, tokenizer, **steps)
+        self.graph, self.entities = graph, entities
         self.max_mentions, self.min_mentions = max_mentions, min_mentions
         self.rates = {"mask": mask, "random": random, "keep": keep}
-        self.validation_size, self.eval_batch_size = validation_size, eval_batch_size
-        self.num_workers, self.seed = num_workers, seed
-        self.corpus: Corpus | None = None
+        self.validation_size = validation_size
 
-    def setup(self, stage: str | None = None) -> None:
-        if self.corpus is not None:
-            return
-        self.tokenizer = load_tokenizer(self.tokenizer_name)
+    def read(self) -> None:
         graph = KnowledgeGraph.load(self.graph)
         EmbeddingTable.load(self.entities).check_graph(graph.ids, self.graph)
-        corpus = Corpus(
-            self.corpus_folder, tokenizer_fingerprint(self.tokenizer), fingerprint(self.graph)
-        )
-        corpus.check_length(self.max_length, 1)
+        self.read_corpus(fingerprint(self.graph), 1)
         # (Z,) how often the training text mentions each
-        self.frequency = corpus.entity_counts(len(graph.entities))
+        self.frequency = self.corpus.entity_counts(len(graph.entities))
         self.set_up(graph)
         self.random_ids = replacements(self.tokenizer)
         self.end_ids = ends_of_sentences(self.tokenizer)
-        self.train_indices, self.held_out_indices = corpus.divided(
-            self.batch_size, self.min_mentions
-        )
-        self.corpus = corpus
 
     def set_up(self, graph: KnowledgeGraph) -> None:
         """What a subclass makes of the graph, and of `frequency`."""
@@ -128,7 +106,7 @@ class OrderedText(CorpusData):
     ) -> tuple[Ordered, np.ndarray, np.ndarray]:
         """(sequence number `index`, its mentions (m, 3) first token, last + 1, entity, (m,) bool
         which are masked)."""
-        found = self.sequence(index)
+        found = self.corpus[index]
         n, cut = len(found.ids), self.cut(found)
         swap = bool(rng.random() < 0.5)
         unit = units(found.word_start, found.mentions[:, :2])
@@ -169,7 +147,7 @@ class OrderedText(CorpusData):
     def export(self, folder: str | Path) -> None:
         """Write tokenizer, the graph's entities and names, and how many triples each entity has,
         into `folder`."""
-        self.tokenizer.save_pretrained(folder)
+        super().export(folder)
         for name in ("entities", "names"):
             shutil.copyfile(Path(self.graph) / f"{name}.parquet", Path(folder) / f"{name}.parquet")
         save_array(folder, "degree", KnowledgeGraph.load(self.graph).degree())

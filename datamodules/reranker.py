@@ -14,28 +14,18 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pytorch_lightning as pl
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader
 
 from core.artifact import Artifact
 from core.files import InputError, json_lines, read_object, write_json, written
 from datamodules.contexts import balanced, sides
 from datamodules.rows import attention, padded
-from datamodules.steps import (
-    Flat,
-    Places,
-    held_out_batches,
-    length_order,
-    make_batch,
-    train_batches,
-)
+from datamodules.steps import Places, StepData
 from datamodules.tokenizers import load_tokenizer
 
 FILE = "reranker_inputs.json"
@@ -215,72 +205,40 @@ class RerankerInputs:
         return RerankerBatch(*(torch.from_numpy(array) for array in arrays))
 
 
-class RerankerData(pl.LightningDataModule):
-    """Samples as batches. A batch is a function of (seed, step, sample) alone.
+class RerankerData(StepData):
+    """Samples as batches.
 
     samples      folder that :func:`save_samples` wrote
-    tokenizer    the encoder's: a folder or hub name
-    batch_size   mentions per optimiser step over all processes and accumulated batches
     shuffle      candidates are in a drawn order in training, so that places say nothing; their
                  scores do
     candidates, mention, context, name   as in :class:`Sizes`
+    The rest as in :class:`datamodules.steps.StepData`.
     """
 
     def __init__(
         self,
         samples: str,
         tokenizer: str,
-        batch_size: int = 16,
         shuffle: bool = True,
         candidates: int = 10,
         mention: int = 16,
         context: int = 32,
         name: int = 12,
         eval_batch_size: int = 32,
-        num_workers: int = 0,
-        seed: int = 0,
+        **steps: Any,
     ) -> None:
-        super().__init__()
-        self.folder, self.tokenizer_name, self.batch_size, self.shuffle = (
-            samples,
-            tokenizer,
-            batch_size,
-            shuffle,
-        )
-        self.sizes = Sizes(candidates, mention, context, name)
-        self.eval_batch_size, self.num_workers, self.seed = eval_batch_size, num_workers, seed
-        self.inputs: RerankerInputs | None = None
+        super().__init__(samples, tokenizer, eval_batch_size=eval_batch_size, **steps)
+        self.shuffle, self.sizes = shuffle, Sizes(candidates, mention, context, name)
 
-    def setup(self, stage: str | None = None) -> None:
-        if self.inputs is not None:
-            return
-        self.inputs = RerankerInputs(load_tokenizer(self.tokenizer_name), self.sizes)
+    def read(self) -> None:
+        self.inputs = RerankerInputs(self.tokenizer, self.sizes)
         parts = load_samples(self.folder)
+        train = len(parts["train"])
         self.samples = [*parts["train"], *parts["held_out"]]
-        self.train, self.held_out = np.split(np.arange(len(self.samples)), [len(parts["train"])])
+        self.train_indices, self.held_out_indices = np.split(np.arange(len(self.samples)), [train])
         self.lengths = np.array([len(self.inputs.example(sample).ids) for sample in self.samples])
-        if len(self.train) < self.batch_size:
-            raise InputError(
-                f"{self.folder}: {len(self.train)} mentions are fewer than one batch of"
-                f" {self.batch_size}. Use more data or a smaller batch_size."
-            )
-
-    @property
-    def steps_per_epoch(self) -> int:
-        """Optimiser steps of one pass over the mentions; what is left over after whole batches
-        waits its turn."""
-        return len(self.train) // self.batch_size
-
-    @lru_cache(maxsize=2)  # noqa: B019  one data module lives as long as its run
-    def order(self, epoch: int) -> np.ndarray:
-        """(steps, batch_size) sample numbers of an epoch: shuffled, batches of similar length, in
-        random order."""
-        return length_order(
-            self.train, self.lengths, self.batch_size, np.random.default_rng([self.seed, epoch])
-        )
 
     def example(self, index: int, rng: np.random.Generator, held_out: bool) -> RerankerExample:
-        assert self.inputs is not None
         sample = self.samples[index]
         drawn = (
             None
@@ -290,22 +248,8 @@ class RerankerData(pl.LightningDataModule):
         return self.inputs.example(sample, drawn)
 
     def collate(self, examples: list[RerankerExample]) -> RerankerBatch:
-        assert self.inputs is not None
         return self.inputs.batch(examples)
 
-    def batch(self, indices: np.ndarray, epoch: int, blank: bool = False) -> RerankerBatch:
-        """:func:`datamodules.steps.make_batch`."""
-        made: RerankerBatch = make_batch(self, indices, epoch, blank)
-        return made
-
-    def train_dataloader(self) -> Flat:
-        return train_batches(self)
-
-    def val_dataloader(self) -> DataLoader:
-        """Every held-out mention once, over all processes; equally many batches for each."""
-        return held_out_batches(self, self.held_out, self.lengths, self.eval_batch_size)
-
-    def export(self, folder: str) -> None:
+    def export(self, folder: str | Path) -> None:
         """Write the tokenizer and the sizes of inputs into `folder`."""
-        assert self.inputs is not None
         self.inputs.export(folder)

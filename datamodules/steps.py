@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,7 +22,7 @@ from transformers import PreTrainedTokenizerFast
 
 from core.files import InputError
 from datamodules.corpus import Corpus
-from datamodules.corpus import Example as Sequence
+from datamodules.tokenizers import load_tokenizer, tokenizer_fingerprint
 
 
 class Stepped(Protocol):
@@ -104,6 +105,14 @@ def make_batch(data: Exampled, indices: np.ndarray, epoch: int, blank: bool = Fa
     return data.collate([example.blank() for example in examples] if blank else examples)
 
 
+def sort_pools(chosen: np.ndarray, lengths: np.ndarray, batch_size: int) -> np.ndarray:
+    """`chosen` (n,) in pools of 50 batches, each sorted by length; lengths: of all examples, by
+    number."""
+    pool = 50 * batch_size
+    pools = [chosen[i : i + pool] for i in range(0, len(chosen), pool)]
+    return np.concatenate([p[np.argsort(lengths[p], kind="stable")] for p in pools])
+
+
 def length_order(
     indices: np.ndarray, lengths: np.ndarray, batch_size: int, rng: np.random.Generator
 ) -> np.ndarray:
@@ -113,12 +122,7 @@ def length_order(
     lengths: (examples,) of all examples, by number.
     """
     chosen = rng.permutation(indices)[: len(indices) // batch_size * batch_size]
-    pool = 50 * batch_size
-    sorted_pools = [
-        p[np.argsort(lengths[p], kind="stable")]
-        for p in (chosen[i : i + pool] for i in range(0, len(chosen), pool))
-    ]
-    return rng.permutation(np.concatenate(sorted_pools).reshape(-1, batch_size))
+    return rng.permutation(sort_pools(chosen, lengths, batch_size).reshape(-1, batch_size))
 
 
 class _Steps(Sampler[int]):
@@ -223,22 +227,59 @@ def held_out_batches(
     return DataLoader(_Held(data, own, indices[:1]), batch_size=None, num_workers=data.num_workers)
 
 
-class CorpusData(pl.LightningDataModule):
-    """Steps over a corpus: the base of the data modules of linked text.
+class StepData(pl.LightningDataModule):
+    """Examples as numbered steps: the base of the data modules.
 
-    A subclass sets what is listed here, `corpus` and `tokenizer` in its ``setup``, and has
-    ``example`` and ``collate`` (:class:`Exampled`).
+    folder           what the examples are read from
+    tokenizer        the encoder's: a folder or hub name
+    batch_size       examples per optimiser step over all processes and accumulated batches
+    eval_batch_size  examples a batch of validation
+    num_workers      processes that make batches
+    seed             of all draws
+
+    A subclass sets what is listed here in :meth:`read`, and has ``example`` and ``collate``
+    (:class:`Exampled`).
+
+    Raises InputError when the examples are fewer than one batch, or the batch size does not divide.
     """
 
-    corpus: Corpus | None
     tokenizer: PreTrainedTokenizerFast
     train_indices: np.ndarray
     held_out_indices: np.ndarray
-    batch_size: int
-    eval_batch_size: int
-    num_workers: int
-    seed: int
-    validation_size: int | None = None  # held-out sequences that validation uses at most
+    lengths: np.ndarray  # (examples,) tokens, about
+    validation_size: int | None = None  # held-out examples that validation uses at most
+
+    def __init__(
+        self,
+        folder: str,
+        tokenizer: str,
+        batch_size: int,
+        eval_batch_size: int = 64,
+        num_workers: int = 0,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        self.folder, self.tokenizer_name = folder, tokenizer
+        self.batch_size, self.eval_batch_size = batch_size, eval_batch_size
+        self.num_workers, self.seed = num_workers, seed
+        self.is_read = False
+
+    def setup(self, stage: str | None = None) -> None:
+        """Load the tokenizer and read the examples, once."""
+        if self.is_read:
+            return
+        self.tokenizer = load_tokenizer(self.tokenizer_name)
+        self.read()
+        if len(self.train_indices) < self.batch_size:
+            raise InputError(
+                f"{self.folder}: {len(self.train_indices)} training examples are fewer than one"
+                f" batch of {self.batch_size}. Use more data or a smaller batch_size."
+            )
+        self.is_read = True
+
+    def read(self) -> None:
+        """Read the examples; the tokenizer is loaded already."""
+        raise NotImplementedError
 
     def example(self, index: int, rng: np.random.Generator, held_out: bool) -> Any:
         raise NotImplementedError
@@ -250,43 +291,69 @@ class CorpusData(pl.LightningDataModule):
         """:func:`make_batch`."""
         return make_batch(self, indices, epoch, blank)
 
-    def sequence(self, index: int) -> Sequence:
-        """The corpus's sequence number `index`."""
-        assert self.corpus is not None
-        return self.corpus[index]
+    @property
+    def steps_per_epoch(self) -> int:
+        """Optimiser steps of one pass over the training examples; what is left over after whole
+        batches waits its turn."""
+        return len(self.train_indices) // self.batch_size
+
+    @lru_cache(maxsize=2)  # noqa: B019  one data module lives as long as its run
+    def order(self, epoch: int) -> np.ndarray:
+        """(steps, batch_size) example numbers of an epoch: shuffled, batches of similar length, in
+        random order."""
+        rng = np.random.default_rng([self.seed, epoch])
+        return length_order(self.train_indices, self.lengths, self.batch_size, rng)
+
+    def train_dataloader(self) -> Flat:
+        return train_batches(self)
+
+    def val_dataloader(self) -> DataLoader:
+        """Every held-out example once, over all processes; equally many batches for each.
+
+        With a `validation_size`, so many of them, drawn by the seed 0 whatever the run's.
+        """
+        chosen = self.held_out_indices
+        if self.validation_size is not None and self.validation_size < len(chosen):
+            chosen = np.sort(
+                np.random.default_rng(0).choice(chosen, self.validation_size, replace=False)
+            )
+        return held_out_batches(self, chosen, self.lengths, self.eval_batch_size)
+
+    def export(self, folder: str | Path) -> None:
+        """Write the tokenizer into `folder`."""
+        self.tokenizer.save_pretrained(folder)
+
+
+class CorpusData(StepData):
+    """Steps over a corpus: the base of the data modules of linked text.
+
+    corpus      folder that ``python -m datamodules.corpus`` wrote
+    max_length  tokens a sequence, with special ones
+    The rest as in :class:`StepData`.
+
+    A subclass calls :meth:`read_corpus` in its ``read``. Raises InputError when corpus and
+    tokenizer do not belong together, too.
+    """
+
+    corpus: Corpus
+    min_mentions = 0  # sequences with fewer are left out of training, never of validation
+
+    def __init__(
+        self, corpus: str, tokenizer: str, batch_size: int, max_length: int = 512, **steps: Any
+    ) -> None:
+        super().__init__(corpus, tokenizer, batch_size, **steps)
+        self.max_length = max_length
+
+    def read_corpus(self, graph: str | None = None, special: int = 0) -> None:
+        """Open the corpus, which is linked with the graph of that fingerprint, for examples of
+        `special` more tokens than [CLS] and [SEP] around a sequence."""
+        self.corpus = Corpus(self.folder, tokenizer_fingerprint(self.tokenizer), graph)
+        self.corpus.check_length(self.max_length, special)
+        self.train_indices, self.held_out_indices = self.corpus.divided(self.min_mentions)
+        self.lengths = self.corpus.lengths
 
     @property
     def mask_id(self) -> int:
         """The id of [MASK]."""
         assert isinstance(self.tokenizer.mask_token_id, int)
         return self.tokenizer.mask_token_id
-
-    @property
-    def steps_per_epoch(self) -> int:
-        """Optimiser steps of one pass over the training text; what is left over after whole batches
-        waits its turn."""
-        return len(self.train_indices) // self.batch_size
-
-    @lru_cache(maxsize=2)  # noqa: B019  one data module lives as long as its run
-    def order(self, epoch: int) -> np.ndarray:
-        """(steps, batch_size) sequence numbers of an epoch: shuffled, batches of similar length, in
-        random order."""
-        assert self.corpus is not None
-        rng = np.random.default_rng([self.seed, epoch])
-        return length_order(self.train_indices, self.corpus.lengths, self.batch_size, rng)
-
-    def train_dataloader(self) -> Flat:
-        return train_batches(self)
-
-    def val_dataloader(self) -> DataLoader:
-        """Every held-out sequence once, over all processes; equally many batches for each.
-
-        With a `validation_size`, so many of them, drawn by the seed 0 whatever the run's.
-        """
-        assert self.corpus is not None
-        chosen = self.held_out_indices
-        if self.validation_size is not None and self.validation_size < len(chosen):
-            chosen = np.sort(
-                np.random.default_rng(0).choice(chosen, self.validation_size, replace=False)
-            )
-        return held_out_batches(self, chosen, self.corpus.lengths, self.eval_batch_size)

@@ -12,6 +12,8 @@ from pytorch_lightning.plugins.precision import Precision
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from models.measures import Measures, Totals
+
 
 def warmup_linear(step: int, warmup: int, total: int) -> float:
     """Factor on the learning rate: 0 -> 1 over `warmup` steps, then 1 -> 0 at `total`."""
@@ -21,7 +23,7 @@ def warmup_linear(step: int, warmup: int, total: int) -> float:
 
 
 class PaperModule(pl.LightningModule):
-    """Optimiser and schedule of a paper.
+    """Optimiser, schedule and validation of a paper.
 
     lr            learning rate at the end of warm-up
     weight_decay  AdamW's, on matrices only (not on biases, LayerNorms and embeddings of entities)
@@ -30,7 +32,7 @@ class PaperModule(pl.LightningModule):
                   the end of training; None: the learning rate stays what it is, without warm-up and
                   decay
 
-    A subclass may set `betas`, AdamW's.
+    A subclass has `training_step` and :meth:`measures`, and may set `betas`, AdamW's.
     """
 
     betas: tuple[float, float] = (0.9, 0.999)
@@ -41,6 +43,7 @@ class PaperModule(pl.LightningModule):
         super().__init__()
         self.lr, self.weight_decay, self.warmup_steps = lr, weight_decay, warmup_steps
         self._window = torch.zeros(1)  # of the losses of the batches that one step accumulates
+        self.totals = Totals()  # of validation
 
     def rate(self, name: str) -> float:
         """The parameter's learning rate at the end of warm-up."""
@@ -95,6 +98,32 @@ class PaperModule(pl.LightningModule):
         # Lightning divides by `accumulate` and DDP averages over processes: undo both, the counts
         # are global already.
         return (sums / total * weight).sum() * accumulate * self.trainer.world_size
+
+    def measures(self, batch: Any) -> Measures:
+        """What validation measures on the batch: the same names for every batch, and nothing but
+        zeros of a blank one."""
+        raise NotImplementedError
+
+    def summary(self, found: dict[str, Tensor]) -> dict[str, Tensor]:
+        """What is logged of the means and numbers that were `found` over all batches and
+        processes; a paper may add to them."""
+        return found
+
+    def on_validation_epoch_start(self) -> None:
+        self.totals.reset()
+
+    def validation_step(self, batch: Any, batch_idx: int) -> None:
+        self.totals.add(self.measures(batch), self.device)
+
+    def validation_metrics(self) -> dict[str, Tensor]:
+        """What is logged of the batches since `on_validation_epoch_start`, the same on every
+        process."""
+        united = self.trainer.strategy.reduce(self.totals.flat(), reduce_op="sum")
+        found = self.summary(self.totals.means(united))
+        return {f"val/{name}": value for name, value in found.items()}
+
+    def on_validation_epoch_end(self) -> None:
+        self.log_dict(self.validation_metrics(), batch_size=1)
 
     def configure_gradient_clipping(
         self,

@@ -32,7 +32,7 @@ Deviations from the printed paper, each pinned by a test:
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -49,7 +49,7 @@ from models.encoders import (
     start_as_bert,
 )
 from models.heads import MLMHead
-from models.sums import Sums, prefixed, ratio
+from models.measures import Measures, ratio, term_means, total_loss
 
 TERMS = ("mlm", "pair", "consistency", "segmentation", "atomic", "adjective")
 SIDES = ("atomic", "adjective")  #: a hidden part's side, 0 and 1
@@ -160,16 +160,6 @@ class EMBERT(PaperModule):
         self.positions, self.position_size, self.reduction = positions, position_size, reduction
         self.attention, self.dropout = attention, dropout
         self.used = tuple(w > 0 for w in self.weights)
-        kinds = {
-            "loss": TERMS,
-            "right": TERMS,
-            "count": TERMS,
-            "unigram": SIDES,
-            "boundaries": ("both", "predicted", "gold"),
-        }
-        self.sums = Sums(
-            [*(f"{kind}_{name}" for kind, names in kinds.items() for name in names), "consistent"]
-        )
 
     def configure_model(self) -> None:
         """Read the encoder; Lightning calls this before it needs parameters."""
@@ -260,70 +250,48 @@ class EMBERT(PaperModule):
         # Eq. (10)
         return self.step_mean(sums, self.divisors(batch.counts), batch_idx, TERMS, self.weights)
 
-    def on_validation_epoch_start(self) -> None:
-        self.sums.reset()
-
-    def validation_step(self, batch: EMBERTBatch, batch_idx: int) -> None:
+    def measures(self, batch: EMBERTBatch) -> Measures:
         """Losses and accuracies, and what baselines that always answer alike get right."""
-        found = self.outputs(batch)
-        right = {
-            f"right_{t}": (logits.argmax(-1) == labels).sum()
-            for t, (logits, labels) in found.items()
-        }
-        self.sums.update(
-            right
-            | prefixed("loss", TERMS, self.loss_sums(found))
-            | prefixed("count", TERMS, batch.counts[:6])
-        )
-        common = self.trainer.datamodule.unigrams if self.parts else {}  # type: ignore[attr-defined]
+        outputs = self.outputs(batch)
+        count = dict(zip(TERMS, batch.counts[:6], strict=True))
+        found: dict[str, Any] = {f"{term}_count": count[term] for term in TERMS}
+        found |= term_means(TERMS, self.loss_sums(outputs), batch.counts[:6])
+        for term, (logits, labels) in outputs.items():
+            found[f"{term}_accuracy"] = (logits.argmax(-1) == labels).sum(), count[term]
+        if self.consistency is not None:
+            found["consistent"] = batch.consistent.sum()
+        if self.segmentation is not None:
+            logits, labels = outputs["segmentation"]
+            said, there = logits.argmax(-1) == 1, labels == 1
+            found["boundaries"] = there.sum()
+            found["segmentation_f1"] = 2 * (said & there).sum(), said.sum() + there.sum()
+        for side, right in self.unigram_hits(batch).items():
+            found[f"{side}_unigram"] = right, count[side]
+        return found
+
+    def unigram_hits(self, batch: EMBERTBatch) -> dict[str, int]:
+        """Hidden tokens of each side that are the commonest one in their place."""
+        if not self.parts:
+            return {}
+        common = self.trainer.datamodule.unigrams  # type: ignore[attr-defined]
         by_side = [0, 0]
         for (*_, position, length, side), token in zip(
             batch.hidden.tolist(), batch.hidden_ids.tolist(), strict=True
         ):
             by_side[side] += common.get((side, length, position)) == token
-        self.sums.update(
-            {f"unigram_{name}": number for name, number in zip(SIDES, by_side, strict=True)}
-        )
-        if "segmentation" in found:
-            said, there = found["segmentation"][0].argmax(-1) == 1, found["segmentation"][1] == 1
-            boundaries = {"both": said & there, "predicted": said, "gold": there}
-            self.sums.update(
-                {f"boundaries_{name}": which.sum() for name, which in boundaries.items()}
-            )
-        self.sums.update({"consistent": batch.consistent.sum()})
+        return dict(zip(SIDES, by_side, strict=True))
 
-    def on_validation_epoch_end(self) -> None:
-        sums = self.sums.compute()
-        count = {term: sums[f"count_{term}"] for term in TERMS}
-        means = {term: ratio(sums[f"loss_{term}"], count[term]) for term in TERMS}
-        every = torch.stack(list(means.values()))
-        logged = {"val/loss": (every * every.new_tensor(self.weights)).sum()} | {
-            f"val/{t}_count": count[t] for t in TERMS
-        }
-        for term, used in zip(TERMS, self.used, strict=True):
-            if used:
-                logged |= {
-                    f"val/loss_{term}": means[term],
-                    f"val/{term}_accuracy": ratio(sums[f"right_{term}"], count[term]),
-                }
-
+    def summary(self, found: dict[str, Tensor]) -> dict[str, Tensor]:
         def majority(positive: Tensor, whole: Tensor) -> Tensor:
             """Accuracy of the majority-class baseline."""
             return ratio(torch.maximum(positive, whole - positive), whole)
 
-        if self.consistency is not None:
-            logged["val/consistency_majority"] = majority(sums["consistent"], count["consistency"])
-        if self.segmentation is not None:
-            both, predicted, gold = (
-                sums[f"boundaries_{name}"] for name in ("both", "predicted", "gold")
-            )
-            logged["val/segmentation_majority"] = majority(gold, count["segmentation"])
-            logged["val/segmentation_f1"] = ratio(2 * both, predicted + gold)
-        if self.parts:
-            logged |= {
-                f"val/{side}_unigram": ratio(sums[f"unigram_{side}"], count[side]) for side in SIDES
-            }
-        self.log_dict(logged, batch_size=1)
+        found["loss"] = total_loss(found, TERMS, self.weights)
+        for positive, term in (("consistent", "consistency"), ("boundaries", "segmentation")):
+            if positive in found:
+                found[f"{term}_majority"] = majority(found.pop(positive), found[f"{term}_count"])
+        unused = [f"loss_{term}" for term, used in zip(TERMS, self.used, strict=True) if not used]
+        return {name: value for name, value in found.items() if name not in unused}
 
     def export(self, folder: str | Path) -> None:
         """Write encoder and masked-LM head as a Hugging Face folder: fine-tuning needs nothing

@@ -384,13 +384,14 @@ class Finetuning(PaperModule):
 
     test_step = validation_step
 
-    def on_validation_epoch_end(self) -> None:
+    def validation_metrics(self) -> dict[str, float]:  # type: ignore[override]
+        """The scores of the epoch; the best one's result is kept in `selected`."""
         result = self.result("select")
-        self.log_dict({f"val/{k}": v for k, v in result["scores"].items()}, batch_size=1)
         self.log("val/score", result["score"], batch_size=1, prog_bar=True)
         better = self.selected is None or result["score"] > self.selected[1]["score"]
         if better and not self.trainer.sanity_checking:
             self.selected = self.current_epoch, result
+        return {f"val/{name}": value for name, value in result["scores"].items()}
 
     def on_test_epoch_end(self) -> None:
         self.test_result = self.result("score")

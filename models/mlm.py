@@ -30,7 +30,7 @@ from models.base import PaperModule
 from models.encoders import last_states, layout, load_bert, save_masked_lm, set_dropout
 from models.heads import MLMHead
 from models.losses import word_loss
-from models.sums import Sums, ratio
+from models.measures import Measures
 
 
 def sinusoids(positions: int, size: int) -> Tensor:
@@ -122,7 +122,6 @@ class MLM(PaperModule):
         }
         self.positions = positions
         self.bert: BertModel | None = None
-        self.sums = Sums(("loss", "right", "tokens"))
 
     def configure_model(self) -> None:
         """Read or make the encoder; Lightning calls this before it needs parameters.
@@ -186,27 +185,15 @@ class MLM(PaperModule):
     def training_step(self, batch: MLMBatch, batch_idx: int) -> Tensor:
         return self.step_mean(self.loss_sum(batch), batch.counts, batch_idx)
 
-    def on_validation_epoch_start(self) -> None:
-        self.sums.reset()
-
-    def validation_step(self, batch: MLMBatch, batch_idx: int) -> None:
+    def measures(self, batch: MLMBatch) -> Measures:
         logits, labels = self.logits(batch)
         loss = nn.functional.cross_entropy(logits, labels, reduction="sum")
         right = (logits.argmax(-1) == labels).sum()
-        self.sums.update({"loss": loss, "right": right, "tokens": batch.counts[0]})
+        tokens = batch.counts[0]
+        return {"loss": (loss, tokens), "accuracy": (right, tokens), "tokens": tokens}
 
-    def on_validation_epoch_end(self) -> None:
-        sums = self.sums.compute()
-        mean = ratio(sums["loss"], sums["tokens"])
-        self.log_dict(
-            {
-                "val/loss": mean,
-                "val/perplexity": mean.exp(),
-                "val/accuracy": ratio(sums["right"], sums["tokens"]),
-                "val/tokens": sums["tokens"],
-            },
-            batch_size=1,
-        )
+    def summary(self, found: dict[str, Tensor]) -> dict[str, Tensor]:
+        return found | {"perplexity": found["loss"].exp()}
 
     def export(self, folder: str | Path) -> None:
         """Write encoder and head as a Hugging Face folder that ``AutoModel`` and

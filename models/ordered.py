@@ -16,13 +16,10 @@ from models.base import PaperModule
 from models.encoders import load_bert, load_mlm_head, set_dropout, start_as_bert, write_export
 from models.heads import MLMHead
 from models.losses import word_loss
+from models.measures import Measures, term_means, total_loss
 from models.metrics import reciprocal_ranks
-from models.sums import Sums, prefixed, ratio
 
 TERMS = ("mlm", "sop", "entity")
-#: Of the entity that is meant among its candidates: is it the best one, 1 / its rank, and 1 / its
-#: rank by frequency in the text
-RANKED = ("accuracy", "mrr", "mrr_frequency")
 
 
 class Text(Protocol):
@@ -88,10 +85,6 @@ class OrderedLM(PaperModule):
         self.attention, self.dropout = attention, dropout
         self.weights = (1.0, 1.0, entity_weight)
         self.encoder: Any = None
-        kinds = {"loss": TERMS, "count": TERMS, "entity": RANKED}
-        self.sums = Sums(
-            [*(f"{kind}_{name}" for kind, names in kinds.items() for name in names), "order_right"]
-        )
 
     def new_encoder(self, bert: BertModel, entity: Tensor) -> nn.Module:
         """The paper's encoder over `bert` and the entity vectors (Z, d)."""
@@ -146,10 +139,7 @@ class OrderedLM(PaperModule):
         """(Z,) how often the training text mentions each entity."""
         return torch.from_numpy(self.trainer.datamodule.frequency).float()  # type: ignore[attr-defined]
 
-    def on_validation_epoch_start(self) -> None:
-        self.sums.reset()
-
-    def validation_step(self, batch: Any, batch_idx: int) -> None:
+    def measures(self, batch: Any) -> Measures:
         """The losses, the order's accuracy, and the rank of the entity that is meant among its
         candidates."""
         states, logits, candidates = self.outputs(batch)
@@ -160,31 +150,20 @@ class OrderedLM(PaperModule):
         known = reciprocal_ranks(
             self.frequency.to(candidates.device)[candidates.clamp_min(0)], there
         )
-        self.sums.update(
-            prefixed("loss", TERMS, self.loss_sums(batch, states, logits))
-            | prefixed("count", TERMS, batch.counts)
-            | prefixed("entity", RANKED, ((rank == 1).sum(), rank.sum(), known.sum()))
-            | {"order_right": (self.order(states[:, 0]).argmax(-1) == batch.order).sum()}
-        )
+        tokens, pairs, mentions = batch.counts
+        right = (self.order(states[:, 0]).argmax(-1) == batch.order).sum()
+        return {
+            **term_means(TERMS, self.loss_sums(batch, states, logits), batch.counts),
+            "entity_accuracy": ((rank == 1).sum(), mentions),
+            "entity_mrr": (rank.sum(), mentions),
+            "entity_mrr_frequency": (known.sum(), mentions),
+            "order_accuracy": (right, pairs),
+            "tokens": tokens,
+            "mentions": mentions,
+        }
 
-    def on_validation_epoch_end(self) -> None:
-        sums = self.sums.compute()
-        means = {term: ratio(sums[f"loss_{term}"], sums[f"count_{term}"]) for term in TERMS}
-        every = torch.stack(list(means.values()))
-        self.log_dict(
-            {f"val/loss_{term}": means[term] for term in TERMS}
-            | {
-                f"val/entity_{name}": ratio(sums[f"entity_{name}"], sums["count_entity"])
-                for name in RANKED
-            }
-            | {
-                "val/loss": (every * every.new_tensor(self.weights)).sum(),
-                "val/order_accuracy": ratio(sums["order_right"], sums["count_sop"]),
-                "val/tokens": sums["count_mlm"],
-                "val/mentions": sums["count_entity"],
-            },
-            batch_size=1,
-        )
+    def summary(self, found: dict[str, Tensor]) -> dict[str, Tensor]:
+        return found | {"loss": total_loss(found, TERMS, self.weights)}
 
     def export(self, folder: str | Path) -> None:
         """Write the encoder into `folder` (:func:`models.encoders.write_export`)."""

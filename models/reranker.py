@@ -28,7 +28,7 @@ from core.files import InputError
 from datamodules.reranker import RerankerBatch
 from models.base import PaperModule
 from models.encoders import BertEncoder, layout, set_dropout, start_as_bert, write_export
-from models.sums import Sums, ratio
+from models.measures import Measures
 
 
 class RerankerModel(BertEncoder):
@@ -97,7 +97,6 @@ class Reranker(PaperModule):
             dropout,
         )
         self.model: RerankerModel | None = None
-        self.sums = Sums(("loss", "right", "first", "findable", "nil", "mentions"))
 
     def configure_model(self) -> None:
         """Read the encoder; Lightning calls this before it needs parameters. Raises InputError for
@@ -132,37 +131,24 @@ class Reranker(PaperModule):
             self.losses(self.model.log_probabilities(batch), batch.right), batch.counts, batch_idx
         )
 
-    def on_validation_epoch_start(self) -> None:
-        self.sums.reset()
-
-    def validation_step(self, batch: RerankerBatch, batch_idx: int) -> None:
+    def measures(self, batch: RerankerBatch) -> Measures:
+        """Loss; share of mentions whose best candidate is right, before and after; with any right
+        one; NIL or not, said rightly."""
         assert self.model is not None
         logp, right = self.model.log_probabilities(batch), batch.right
-        found = right[:, :-1].any(1)  # a right candidate is among them
         best = logp[:, :-1].argmax(1, keepdim=True)
         correct = right[:, :-1].gather(1, best)[:, 0]
         nil = (logp.argmax(1) == logp.shape[1] - 1) == right[:, -1]
         counted = right.any(1)
-        self.sums.update(
-            {"loss": self.losses(logp, right), "right": correct.sum(), "first": right[:, 0].sum()}
-        )
-        self.sums.update(
-            {"findable": found.sum(), "nil": (nil & counted).sum(), "mentions": batch.counts[0]}
-        )
-
-    def on_validation_epoch_end(self) -> None:
-        """Loss; share of mentions whose best candidate is right, before and after; with any right
-        one; NIL or not, said rightly."""
-        sums = self.sums.compute()
-        names = {
-            "loss": "loss",
-            "acc1": "right",
-            "acc1_before": "first",
-            "findable": "findable",
-            "nil_accuracy": "nil",
+        mentions = batch.counts[0]
+        return {
+            "loss": (self.losses(logp, right), mentions),
+            "acc1": (correct.sum(), mentions),
+            "acc1_before": (right[:, 0].sum(), mentions),
+            "findable": (right[:, :-1].any(1).sum(), mentions),
+            "nil_accuracy": ((nil & counted).sum(), mentions),
+            "mentions": mentions,
         }
-        shares = {f"val/{name}": ratio(sums[of], sums["mentions"]) for name, of in names.items()}
-        self.log_dict(shares | {"val/mentions": sums["mentions"]}, batch_size=1)
 
     def export(self, folder: str | Path) -> None:
         """Write the BERT as a Hugging Face folder and the rest in reranker.safetensors; the data

@@ -18,14 +18,14 @@ from torch import Tensor
 
 from core.arrays import read_table
 from core.files import InputError
-from datamodules.corpus import Corpus, Example
+from datamodules.corpus import Example
 from datamodules.embert.entity_names import Pieces, Replacements
 from datamodules.embert.text import ORIGINAL, SYNONYM, Text, corrupted, joined, part, replaced
 from datamodules.masking import IGNORE
 from datamodules.rows import attention, numbered, padded
 from datamodules.segments import cut_place, ends_of_sentences, placed
 from datamodules.steps import CorpusData, Places
-from datamodules.tokenizers import load_tokenizer, replacements, tokenizer_fingerprint
+from datamodules.tokenizers import replacements
 from kg.build.thesaurus import Thesaurus
 from kg.graph import KnowledgeGraph, fingerprint
 
@@ -104,7 +104,6 @@ class EMBERTData(CorpusData):
                  graph segment build``
     segments     folder that command wrote
     thesaurus    folder that ``kepl graph thesaurus`` wrote for that graph
-    batch_size   sequences per optimiser step over all processes and accumulated batches
     replace      share of the replaceable entities that are replaced (0: no context-entity
                  consistency)
     rate         share of the tokens that are hidden or replaced (the corruption rate, Section 4.6)
@@ -114,8 +113,9 @@ class EMBERTData(CorpusData):
     validation_size  held-out sequences that validation uses at most; None: all
     pair         "nsp": half of the second segments come from another text; "sop": half of the pairs
                  are swapped
+    The rest as in :class:`datamodules.steps.CorpusData`.
 
-    Raises InputError when the parts do not belong together, or the batch size does not divide.
+    Raises InputError when the parts do not belong together, too.
     """
 
     def __init__(
@@ -125,8 +125,6 @@ class EMBERTData(CorpusData):
         graph: str,
         segments: str,
         thesaurus: str,
-        batch_size: int = 256,
-        max_length: int = 512,
         min_mentions: int = 0,
         replace: float = 0.15,
         rate: float = 0.15,
@@ -134,32 +132,20 @@ class EMBERTData(CorpusData):
         longest_part: int = 30,
         entities: bool = False,
         pair: Literal["nsp", "sop"] = "nsp",
-        eval_batch_size: int = 64,
         validation_size: int | None = None,
-        num_workers: int = 0,
-        seed: int = 0,
+        **steps: Any,
     ) -> None:
-        super().__init__()
-        self.corpus_folder, self.tokenizer_name, self.graph = corpus, tokenizer, graph
-        self.segments, self.thesaurus = segments, thesaurus
-        self.batch_size, self.max_length, self.min_mentions = batch_size, max_length, min_mentions
+        super().__init__(corpus, tokenizer, **steps)
+        self.graph, self.segments, self.thesaurus = graph, segments, thesaurus
         for name, share in (("replace", replace), ("rate", rate), ("parts", parts)):
             if not 0 <= share <= 1:
                 raise InputError(f"{name} {share}: expected a share from 0 to 1")
         self.replace, self.rate, self.parts, self.longest_part = replace, rate, parts, longest_part
         self.whole, self.pair = entities, pair
-        self.eval_batch_size, self.validation_size = eval_batch_size, validation_size
-        self.num_workers, self.seed = num_workers, seed
-        self.corpus: Corpus | None = None
+        self.min_mentions, self.validation_size = min_mentions, validation_size
 
-    def setup(self, stage: str | None = None) -> None:
-        if self.corpus is not None:
-            return
-        self.tokenizer = load_tokenizer(self.tokenizer_name)
-        corpus = Corpus(
-            self.corpus_folder, tokenizer_fingerprint(self.tokenizer), fingerprint(self.graph)
-        )
-        corpus.check_length(self.max_length, 1)
+    def read(self) -> None:
+        self.read_corpus(fingerprint(self.graph), 1)
         graph = KnowledgeGraph.load(self.graph)
         file = Path(self.segments) / "segments.parquet"
         if not file.is_file():
@@ -183,10 +169,6 @@ class EMBERTData(CorpusData):
         self.names = Replacements(named, types, known, self.tokenizer)
         self.random_ids = replacements(self.tokenizer)
         self.end_ids = ends_of_sentences(self.tokenizer)
-        self.train_indices, self.held_out_indices = corpus.divided(
-            self.batch_size, self.min_mentions
-        )
-        self.corpus = corpus
 
     def cut(self, example: Example) -> int:
         return cut_place(
@@ -196,7 +178,6 @@ class EMBERTData(CorpusData):
     def text(self, index: int, held_out: bool, rng: np.random.Generator) -> tuple[Text, int]:
         """(sequence `index` in two segments, 1 where the second does not follow the first, 0 where
         it does, -100 for one)."""
-        assert self.corpus is not None
         own = self.corpus[index]
         n, cut, limit = len(own.ids), self.cut(own), self.max_length - 3
         wrong = bool(rng.random() < 0.5)
@@ -292,7 +273,6 @@ class EMBERTData(CorpusData):
         What predicting the tokens of parts has to beat. Counted in up to COUNTED training
         sequences.
         """
-        assert self.corpus is not None
         counts: dict[tuple[int, int, int], dict[int, int]] = {}
         rng = np.random.default_rng(self.seed)
         for index in rng.permutation(self.train_indices)[:COUNTED]:
@@ -307,7 +287,3 @@ class EMBERTData(CorpusData):
                         at = counts.setdefault((side, end - begin, position), {})
                         at[token] = at.get(token, 0) + 1
         return {key: max(at, key=lambda t: (at[t], -t)) for key, at in counts.items()}
-
-    def export(self, folder: str | Path) -> None:
-        """Write the tokenizer into `folder`: nothing of the graph is needed to use the model."""
-        self.tokenizer.save_pretrained(folder)

@@ -10,15 +10,12 @@ a tokenizer of one's own                       tokenizer
 
 from __future__ import annotations
 
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pytorch_lightning as pl
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader
 
 from core.files import InputError, write_json
 from datamodules.genbioel.denoising import infilled, permuted
@@ -28,15 +25,8 @@ from datamodules.genbioel.samples import GraphSamples
 from datamodules.genbioel.store import manifest_of
 from datamodules.masking import IGNORE
 from datamodules.rows import attention, padded
-from datamodules.steps import (
-    Flat,
-    Places,
-    held_out_batches,
-    length_order,
-    make_batch,
-    train_batches,
-)
-from datamodules.tokenizers import load_tokenizer, tokenizer_fingerprint
+from datamodules.steps import Places, StepData
+from datamodules.tokenizers import tokenizer_fingerprint
 
 OBJECTIVES = ("linking", "denoising")
 
@@ -66,12 +56,10 @@ class GenBioELExample(NamedTuple):
         return self._replace(labels=[IGNORE] * len(self.labels))
 
 
-class GenBioELData(pl.LightningDataModule):
-    """Samples as batches. A batch is a function of (seed, step, sample) alone.
+class GenBioELData(StepData):
+    """Samples as batches.
 
     samples      folder that ``python -m datamodules.genbioel samples`` wrote, or build_mentions
-    tokenizer    the model's: a folder or hub name
-    batch_size   samples per optimiser step over all processes and accumulated batches
     objective    "linking": the name is predicted; "denoising": BART's own objective on the same
                  text, which is the
                  encoder's without markers and then the decoder's, a full stop behind each
@@ -82,16 +70,15 @@ class GenBioELData(pl.LightningDataModule):
                  (1: released code)
     mask, span   share of tokens that are hidden and mean length of spans (BART: 30 %, Poisson(3)),
                  for denoising
+    The rest as in :class:`datamodules.steps.StepData`.
 
-    Raises InputError when samples and tokenizer do not belong together, or the batch size does not
-    divide.
+    Raises InputError when samples and tokenizer do not belong together, too.
     """
 
     def __init__(
         self,
         samples: str,
         tokenizer: str,
-        batch_size: int = 384,
         objective: str = "linking",
         target: str = "tfidf",
         prompt: bool = True,
@@ -102,13 +89,10 @@ class GenBioELData(pl.LightningDataModule):
         few: int = 2,
         mask: float = 0.3,
         span: float = 3.0,
-        eval_batch_size: int = 64,
-        num_workers: int = 0,
-        seed: int = 0,
+        **steps: Any,
     ) -> None:
-        super().__init__()
-        self.folder, self.tokenizer_name = samples, tokenizer
-        self.batch_size, self.objective, self.target, self.few = batch_size, objective, target, few
+        super().__init__(samples, tokenizer, **steps)
+        self.objective, self.target, self.few = objective, target, few
         self.limits = {
             "max_length": max_length,
             "max_mention": max_mention,
@@ -116,12 +100,8 @@ class GenBioELData(pl.LightningDataModule):
             "max_words": max_words,
         }
         self.prompt, self.mask, self.span = prompt, mask, span
-        self.eval_batch_size, self.num_workers, self.seed = eval_batch_size, num_workers, seed
-        self.source: GraphSamples | MentionSamples | None = None
 
-    def setup(self, stage: str | None = None) -> None:
-        if self.source is not None:
-            return
+    def read(self) -> None:
         if self.objective not in OBJECTIVES:
             raise InputError(
                 f"objective {self.objective!r}: expected one of {', '.join(OBJECTIVES)}"
@@ -131,7 +111,6 @@ class GenBioELData(pl.LightningDataModule):
                 f"mask {self.mask}, span {self.span}, few {self.few}: expected 0 to 1, more than 0,"
                 " 1 or more"
             )
-        self.tokenizer = load_tokenizer(self.tokenizer_name)
         self.inputs = Inputs(self.tokenizer, **self.limits, prompt=self.prompt)
         manifest = manifest_of(self.folder, tokenizer_fingerprint(self.tokenizer))
         recipe = manifest["recipe"]
@@ -144,41 +123,23 @@ class GenBioELData(pl.LightningDataModule):
                 f" {recipe.get('max_words', 0)}, but the data accepts {self.inputs.max_name},"
                 f" {self.inputs.max_words}. Build the samples with these, or raise the data's."
             )
+        self.source: GraphSamples | MentionSamples
         if manifest["kind"] == "graph":
             self.source = GraphSamples(self.folder, self.inputs, self.few)
         else:
             self.source = MentionSamples(self.folder, self.inputs, self.target)
         if not len(self.source.held_out):
             raise InputError(f"{self.folder}: no sample is held out for validation. Use more data.")
-        if len(self.source.train) < self.batch_size:
-            raise InputError(
-                f"{self.folder}: {len(self.source.train)} samples are fewer than one batch of"
-                f" {self.batch_size}. Use more data or a smaller batch_size."
-            )
+        self.train_indices, self.held_out_indices = self.source.train, self.source.held_out
+        self.lengths = self.source.lengths
         self.stop = self.tokenizer(".", add_special_tokens=False)["input_ids"]
         tokens = self.tokenizer.convert_ids_to_tokens(list(range(len(self.tokenizer))))
         self.ends = np.array([token.endswith(".") for token in tokens])
-
-    @property
-    def steps_per_epoch(self) -> int:
-        """Optimiser steps of one pass over the samples; what is left over after whole batches waits
-        its turn."""
-        assert self.source is not None
-        return len(self.source.train) // self.batch_size
-
-    @lru_cache(maxsize=2)  # noqa: B019  one data module lives as long as its run
-    def order(self, epoch: int) -> np.ndarray:
-        """(steps, batch_size) sample numbers of an epoch: shuffled, batches of similar length, in
-        random order."""
-        assert self.source is not None
-        rng = np.random.default_rng([self.seed, epoch])
-        return length_order(self.source.train, self.source.lengths, self.batch_size, rng)
 
     def linked(
         self, sample: int, rng: np.random.Generator
     ) -> tuple[list[int], list[int], list[int]]:
         """(encoder's ids, decoder's ids, labels) of a sample: Section 2.1."""
-        assert self.source is not None
         left, mention, right, target = self.source.parts(sample, rng)
         asked = self.inputs.query_ids(mention)
         labels = [IGNORE] * (len(asked) - 1) + [*target, self.inputs.eos]
@@ -187,7 +148,6 @@ class GenBioELData(pl.LightningDataModule):
     def text(self, sample: int, rng: np.random.Generator) -> list[int]:
         """The sample as plain text: the encoder's sentence without markers, and the decoder's,
         "mention is target"."""
-        assert self.source is not None
         left, mention, right, target = self.source.parts(sample, rng)
         second = [*mention, self.inputs.linking, *target, *self.stop]
         first = [*left, *mention, *right][: max(0, self.inputs.max_length - 3 - len(second))]
@@ -224,22 +184,7 @@ class GenBioELData(pl.LightningDataModule):
         )
         return GenBioELBatch(*(torch.from_numpy(a) for a in arrays))
 
-    def batch(self, indices: np.ndarray, epoch: int, blank: bool = False) -> GenBioELBatch:
-        """:func:`datamodules.steps.make_batch`."""
-        made: GenBioELBatch = make_batch(self, indices, epoch, blank)
-        return made
-
-    def train_dataloader(self) -> Flat:
-        return train_batches(self)
-
-    def val_dataloader(self) -> DataLoader:
-        """Every held-out sample once, over all processes; equally many batches for each."""
-        assert self.source is not None
-        return held_out_batches(
-            self, self.source.held_out, self.source.lengths, self.eval_batch_size
-        )
-
-    def export(self, folder: str) -> None:
+    def export(self, folder: str | Path) -> None:
         """Write the tokenizer and how inputs are made into `folder`."""
-        self.tokenizer.save_pretrained(folder)
+        super().export(folder)
         write_json(Path(folder) / FILE, self.inputs.settings)

@@ -16,11 +16,9 @@ import torch
 from torch import Tensor
 
 from core.files import written
-from datamodules.corpus import Corpus
 from datamodules.masking import IGNORE, masked, units
 from datamodules.rows import attention, framed, numbered, padded
 from datamodules.steps import CorpusData, Places
-from datamodules.tokenizers import load_tokenizer, tokenizer_fingerprint
 from kg.graph import KnowledgeGraph
 from kg.vectors.embeddings import EmbeddingTable
 
@@ -66,19 +64,16 @@ class KeBioLMExample(NamedTuple):
 class KeBioLMData(CorpusData):
     """Linked text as masked batches.
 
-    corpus       folder that ``python -m datamodules.corpus`` wrote
-    tokenizer    the encoder's tokenizer: a folder or hub name
     entities     folder of the :class:`EmbeddingTable` whose rows are the entities
-    batch_size   sequences per optimiser step over all processes and accumulated batches (the
-                 paper's 512)
+    batch_size   the paper's 512
     min_mentions sequences with fewer are left out of training, never of validation (the paper names
     no such limit: 0)
     graph        folder of the graph, to check the table against it and to export its names; None:
                  neither
     whole_entity_masking  False masks whole words only (the paper's ablation "-wem")
+    The rest as in :class:`datamodules.steps.CorpusData`.
 
-    Raises InputError when corpus, tokenizer and table do not belong together, or the batch size
-    does not divide.
+    Raises InputError when corpus, tokenizer and table do not belong together, too.
     """
 
     def __init__(
@@ -86,8 +81,6 @@ class KeBioLMData(CorpusData):
         corpus: str,
         tokenizer: str,
         entities: str,
-        batch_size: int = 512,
-        max_length: int = 512,
         max_mentions: int = 50,
         min_mentions: int = 0,
         graph: str | None = None,
@@ -95,45 +88,25 @@ class KeBioLMData(CorpusData):
         random: float = 0.015,
         keep: float = 0.015,
         whole_entity_masking: bool = True,
-        eval_batch_size: int = 64,
-        num_workers: int = 0,
-        seed: int = 0,
+        **steps: Any,
     ) -> None:
-        super().__init__()
-        self.corpus_folder, self.tokenizer_name, self.entities, self.graph = (
-            corpus,
-            tokenizer,
-            entities,
-            graph,
-        )
-        self.batch_size, self.max_length = batch_size, max_length
+        super().__init__(corpus, tokenizer, **steps)
+        self.entities, self.graph = entities, graph
         self.max_mentions, self.min_mentions = max_mentions, min_mentions
         self.rates = {"mask": mask, "random": random, "keep": keep}
         self.whole_entity_masking = whole_entity_masking
-        self.eval_batch_size, self.num_workers, self.seed = eval_batch_size, num_workers, seed
-        self.corpus: Corpus | None = None
 
-    def setup(self, stage: str | None = None) -> None:
-        if self.corpus is not None:
-            return
-        self.tokenizer = load_tokenizer(self.tokenizer_name)
+    def read(self) -> None:
         table = EmbeddingTable.load(self.entities)
         if self.graph is not None:
             table.check_graph(KnowledgeGraph.load(self.graph).ids, self.graph)
-        corpus = Corpus(
-            self.corpus_folder, tokenizer_fingerprint(self.tokenizer), table.manifest.get("graph")
-        )
-        corpus.check_length(self.max_length)
-        self.known = corpus.entity_counts(len(table.entity_ids))  # (E,)
+        self.read_corpus(table.manifest.get("graph"))
+        self.known = self.corpus.entity_counts(len(table.entity_ids))  # (E,)
         special = set(self.tokenizer.all_special_ids)
         self.random_ids = np.array([i for i in range(len(self.tokenizer)) if i not in special])
-        self.train_indices, self.held_out_indices = corpus.divided(
-            self.batch_size, self.min_mentions
-        )
-        self.corpus = corpus
 
     def example(self, index: int, rng: np.random.Generator, held_out: bool) -> KeBioLMExample:
-        found = self.sequence(index)
+        found = self.corpus[index]
         spans = found.mentions[:, :2]
         unit = units(found.word_start, spans if self.whole_entity_masking else spans[:0])
         ids, labels = masked(found.ids, unit, rng, self.mask_id, self.random_ids, **self.rates)
@@ -178,7 +151,7 @@ class KeBioLMData(CorpusData):
     def export(self, folder: str | Path) -> None:
         """Write tokenizer, the entities' ids in the order of the table's rows, and the graph's
         names into `folder`."""
-        self.tokenizer.save_pretrained(folder)
+        super().export(folder)
         table = EmbeddingTable.load(self.entities)
         with written(Path(folder) / "entities.txt") as handle:
             handle.writelines(f"{i}\n" for i in table.entity_ids)

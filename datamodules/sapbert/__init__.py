@@ -6,15 +6,14 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-import pytorch_lightning as pl
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from core.files import InputError
 from datamodules.sapbert.name_pairs import Pairs
-from datamodules.steps import Flat, Places, train_batches
-from datamodules.tokenizers import load_tokenizer, tokenizer_fingerprint
+from datamodules.steps import Places, StepData
+from datamodules.tokenizers import tokenizer_fingerprint
 
 
 def length_groups(lengths: np.ndarray, most: int) -> list[slice]:
@@ -94,72 +93,50 @@ class _Listed(Dataset[SapBERTBatch]):
         return self.data.named(*self.rows[i].T)
 
 
-class SapBERTData(pl.LightningDataModule):
+class SapBERTData(StepData):
     """Pairs as batches. A batch is a function of (seed, step) alone.
 
     pairs        folder that ``python -m datamodules.sapbert`` wrote
-    tokenizer    the encoder's tokenizer: a folder or hub name
-    batch_size   pairs per optimiser step over all processes; twice as many names (the paper's 480
-                 names)
+    batch_size   pairs a step; twice as many names (the paper's 480 names)
     max_length   tokens of a name with [CLS] and [SEP]; longer names are cut
     groups       groups of similar length that a step's names are encoded in
     together     pairs of similar concepts that are in a batch together, 1: none (all pairs of a
                  batch drawn alike);
                  more needs pairs made with --neighbours
     val_names    names that validation searches, those of the held-out names' concepts among them
+    The rest as in :class:`datamodules.steps.StepData`.
 
-    Raises InputError when pairs and tokenizer do not belong together, or the batch size does not
-    divide.
+    Raises InputError when pairs and tokenizer do not belong together, too.
     """
 
     def __init__(
         self,
         pairs: str,
         tokenizer: str,
-        batch_size: int = 240,
         max_length: int = 25,
         groups: int = 4,
         together: int = 1,
         val_names: int = 5000,
         eval_batch_size: int = 512,
-        num_workers: int = 0,
-        seed: int = 0,
+        **steps: Any,
     ) -> None:
-        super().__init__()
-        self.folder, self.tokenizer_name = pairs, tokenizer
-        self.batch_size, self.max_length, self.groups = batch_size, max_length, groups
-        self.val_names, self.eval_batch_size = val_names, eval_batch_size
-        self.together, self.num_workers, self.seed = together, num_workers, seed
-        self.pairs: Pairs | None = None
+        super().__init__(pairs, tokenizer, eval_batch_size=eval_batch_size, **steps)
+        self.max_length, self.groups = max_length, groups
+        self.together, self.val_names = together, val_names
 
-    def setup(self, stage: str | None = None) -> None:
-        if self.pairs is not None:
-            return
+    def read(self) -> None:
         if self.max_length < 3 or self.groups < 1 or self.together < 1:
             raise InputError(
                 f"max_length {self.max_length}, groups {self.groups}, together {self.together}:"
                 " expected 3, 1 and 1 at least"
             )
-        self.tokenizer = load_tokenizer(self.tokenizer_name)
-        pairs = Pairs(self.folder, tokenizer_fingerprint(self.tokenizer))
-        if len(pairs) < self.batch_size:
-            raise InputError(
-                f"{self.folder}: {len(pairs)} pairs are fewer than one batch of {self.batch_size}. "
-                "Use a graph with more synonyms or a smaller batch_size."
-            )
-        if self.together > 1 and pairs.neighbours is None:
+        self.pairs = Pairs(self.folder, tokenizer_fingerprint(self.tokenizer))
+        if self.together > 1 and self.pairs.neighbours is None:
             raise InputError(
                 f"{self.folder}: together {self.together} wants pairs with neighbours. Build them"
                 " with --neighbours, or take 1."
             )
-        self.pairs = pairs
-
-    @property
-    def steps_per_epoch(self) -> int:
-        """Optimiser steps of one pass over the pairs; what is left over after whole batches waits
-        its turn."""
-        assert self.pairs is not None
-        return len(self.pairs) // self.batch_size
+        self.train_indices = np.arange(len(self.pairs))
 
     @lru_cache(maxsize=2)  # noqa: B019  one data module lives as long as its run
     def order(self, epoch: int) -> np.ndarray:
@@ -169,7 +146,6 @@ class SapBERTData(pl.LightningDataModule):
         With `together` > 1 each drawn pair brings a pair of each of its concept's nearest
         neighbours that still have one.
         """
-        assert self.pairs is not None
         chosen = np.random.default_rng([self.seed, epoch]).permutation(len(self.pairs))
         if self.together > 1:
             assert self.pairs.neighbours is not None
@@ -180,7 +156,6 @@ class SapBERTData(pl.LightningDataModule):
 
     def batch(self, indices: np.ndarray, epoch: int, blank: bool = False) -> SapBERTBatch:
         """The two names of every pair in `indices`."""
-        assert self.pairs is not None
         first, second, concept = self.pairs[indices].T
         return self.named(np.concatenate([first, second]), np.tile(concept, 2))
 
@@ -188,7 +163,6 @@ class SapBERTData(pl.LightningDataModule):
         self, name: np.ndarray, concept: np.ndarray, query: np.ndarray | None = None
     ) -> SapBERTBatch:
         """Names by number, with their concepts, as a batch."""
-        assert self.pairs is not None
         tokens, offsets = self.pairs.tokens, self.pairs.offsets
         length = np.minimum(self.pairs.lengths[name] + 2, self.max_length)
         order = np.argsort(length, kind="stable")
@@ -218,13 +192,9 @@ class SapBERTData(pl.LightningDataModule):
         owner, asks = torch.from_numpy(concept.astype(np.int64)), torch.from_numpy(asked)
         return SapBERTBatch(tuple(ids), tuple(masks), owner, asks, counts)
 
-    def train_dataloader(self) -> Flat:
-        return train_batches(self)
-
     def val_dataloader(self) -> DataLoader:
         """Every held-out name, and the names searched, in batches of similar length; the same for
         every process."""
-        assert self.pairs is not None
         asked, members = np.asarray(self.pairs.held_out), np.asarray(self.pairs.members)
         own = np.isin(members[:, 1], asked[:, 1])
         others = np.random.default_rng(self.seed).permutation(np.flatnonzero(~own))[
@@ -239,7 +209,3 @@ class SapBERTData(pl.LightningDataModule):
             rows[i : i + self.eval_batch_size] for i in range(0, len(rows), self.eval_batch_size)
         ]
         return DataLoader(_Listed(self, shares), batch_size=None, num_workers=self.num_workers)
-
-    def export(self, folder: str) -> None:
-        """Write the tokenizer into `folder`."""
-        self.tokenizer.save_pretrained(folder)

@@ -13,11 +13,11 @@ import inspect
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Any, get_type_hints
+from typing import Any
 
 from core.files import InputError, limit_documents, sha256
 from core.outputs import check_no_input
-from core.settings import nearest, split_commas
+from core.settings import NEEDED, Option, nearest, options_of, split_commas, with_options
 from kg.graph import GRAPH, KnowledgeGraph
 
 SOURCES = Path(__file__).parent / "sources"
@@ -45,19 +45,15 @@ def source_command(name: str) -> Callable[..., Any]:
     `read`. Raises InputError for an unknown source.
     """
     module = source_module(name)
-    path, *own = inspect.signature(module.read).parameters.values()
-    hints = get_type_hints(module.read)
-    needed = path.default is inspect.Parameter.empty
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    optional = [p.replace(kind=keyword, annotation=hints[p.name]) for p in own]
-    parameters = [
-        inspect.Parameter(
-            "path", keyword, annotation=Path if needed else Path | None, default=path.default
-        ),
-        inspect.Parameter("out", keyword, annotation=Path),
-        inspect.Parameter("fresh", keyword, annotation=bool, default=False),
-        inspect.Parameter("max_document", keyword, annotation=int, default=16),
-        *optional,
+    path, *own = options_of(module.read).values()
+    needed = path.default is NEEDED
+    default = "" if needed else " Default: what an installed package carries."
+    options = [
+        Option("path", Path if needed else Path | None, path.default, f"File or folder.{default}"),
+        Option("out", Path, NEEDED, "Folder for the graph."),
+        Option("fresh", bool, False, "Build again even if the same graph is there."),
+        Option("max_document", int, 16, "MiB that a line or record has at most, decompressed."),
+        *own,
     ]
 
     def build_source(
@@ -75,17 +71,10 @@ def source_command(name: str) -> Callable[..., Any]:
             if count:
                 print(f"left out: {count:,} {reason}")
 
-    build_source.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    build_source.__annotations__ = {p.name: p.annotation for p in parameters}
-    about, _, told = inspect.getdoc(module.read).partition("\nArgs:\n")  # type: ignore[union-attr]
-    build_source.__doc__ = (
-        f"{inspect.cleandoc(module.__doc__ or '')}\n\n{about.strip()}\n\nArgs:\n    path: File or"
-        f" folder to read.{'' if needed else ' Default: what an installed package carries.'}\n   "
-        " out: Folder for the graph.\n    fresh: Build again even if the same graph is there.\n   "
-        " max_document: MiB that one line or record has at most,"
-        f" decompressed.\n{told.partition(chr(10) + 'Raises:')[0]}"
+    about = (inspect.getdoc(module.read) or "").partition("\nArgs:\n")[0].strip()
+    return with_options(
+        build_source, f"{inspect.cleandoc(module.__doc__ or '')}\n\n{about}", options
     )
-    return build_source
 
 
 def inputs_of(module: ModuleType, path: Path | None) -> dict[str, dict[str, Any]]:

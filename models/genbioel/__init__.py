@@ -44,7 +44,7 @@ from datamodules.steps import places
 from models.base import PaperModule, warmup_linear
 from models.encoders import Layout, attention_mask_4d, layout
 from models.losses import word_loss
-from models.sums import Sums, ratio
+from models.measures import Measures
 
 LAST_RATE = 1e-7
 ATTENTION = ("sdpa", "eager")
@@ -199,7 +199,6 @@ class GenBioEL(PaperModule):
         }
         self.positions = positions
         self.bart: BartForConditionalGeneration | None = None
-        self.sums = Sums(("loss", "right", "tokens", "whole", "samples"))
 
     def configure_model(self) -> None:
         """Read or make the BART; Lightning calls this before it needs parameters.
@@ -302,10 +301,9 @@ class GenBioEL(PaperModule):
     def training_step(self, batch: GenBioELBatch, batch_idx: int) -> Tensor:
         return self.step_mean(self.losses(batch), batch.counts, batch_idx)
 
-    def on_validation_epoch_start(self) -> None:
-        self.sums.reset()
-
-    def validation_step(self, batch: GenBioELBatch, batch_idx: int) -> None:
+    def measures(self, batch: GenBioELBatch) -> Measures:
+        """-log p of a token, share of tokens that are the likeliest, share of samples of which
+        every token is."""
         logits, labels = self.logits(batch)
         # unsmoothed: whatever ε, comparable
         loss = nn.functional.cross_entropy(logits, labels, reduction="sum")
@@ -315,22 +313,13 @@ class GenBioEL(PaperModule):
             0, rows, (~right).float()
         )
         asked = (batch.labels != -100).any(1)
-        self.sums.update({"loss": loss, "right": right.sum(), "tokens": batch.counts[0]})
-        self.sums.update({"whole": (asked & (wrong == 0)).sum(), "samples": asked.sum()})
-
-    def on_validation_epoch_end(self) -> None:
-        """-log p of a token, share of tokens that are the likeliest, share of samples of which
-        every token is."""
-        sums = self.sums.compute()
-        self.log_dict(
-            {
-                "val/loss": ratio(sums["loss"], sums["tokens"]),
-                "val/token_accuracy": ratio(sums["right"], sums["tokens"]),
-                "val/exact": ratio(sums["whole"], sums["samples"]),
-                "val/samples": sums["samples"],
-            },
-            batch_size=1,
-        )
+        tokens, samples = batch.counts[0], asked.sum()
+        return {
+            "loss": (loss, tokens),
+            "token_accuracy": (right.sum(), tokens),
+            "exact": ((asked & (wrong == 0)).sum(), samples),
+            "samples": samples,
+        }
 
     def export(self, folder: str | Path) -> None:
         """Write the BART as a Hugging Face folder that ``AutoModelForSeq2SeqLM`` loads; the data

@@ -27,7 +27,6 @@ Deviations from the printed paper and its released code, each pinned by a test:
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any, Literal
 
@@ -55,33 +54,15 @@ from models.encoders import (
     write_export,
 )
 from models.heads import MLMHead
+from models.kebiolm.validation import detection_counts, entity_shift, linking_measures
 from models.layers import added_to_spans, bio_spans, boundary_states
-from models.losses import entity_ranks, entity_softmax, word_loss
-from models.metrics import f1, span_matches
+from models.losses import entity_softmax, word_loss
+from models.measures import Measures, term_means, total_loss
+from models.metrics import f1
 from models.probing import MaskedLM
-from models.sums import Sums, prefixed, ratio
 
 TERMS = ("mlm", "ed", "el")
-#: mentions by how often the training text mentions their entity: all of them, never, once, 2 to 5
-#: times, more often
-GROUPS = {
-    "": (0, math.inf),
-    "_unseen": (0, 0),
-    "_once": (1, 1),
-    "_rare": (2, 5),
-    "_frequent": (6, math.inf),
-}
-#: what is measured of linking: the nearest entity is the gold one; 1 / its rank among all, and of
-#: unseen ones among unseen ones
-LINKED = tuple(
-    f"{what}{masked}"
-    for what in (
-        *(f"{of}{group}" for of in ("acc1", "mrr") for group in GROUPS),
-        "mrr_among_unseen",
-    )
-    for masked in ("", "_masked")
-)
-SPANS = ("both", "predicted", "gold")
+SPANS = ("spans_both", "spans_predicted", "spans_gold")
 SETTINGS = ("text_layers", "candidates", "max_mentions", "compat")
 
 
@@ -337,9 +318,6 @@ class KeBioLM(PaperModule):
         self.random_entities, self.freeze_entities = random_entities, freeze_entities
         self.attention, self.dropout = attention, dropout
         self.encoder: KeBioLMEncoder | None = None
-        kinds = {"loss": TERMS, "count": TERMS, "spans": SPANS, "linking": LINKED}
-        names = [f"{kind}_{name}" for kind, names in kinds.items() for name in names]
-        self.sums = Sums([*names, *(f"mentions{group}" for group in GROUPS)])
 
     def configure_model(self) -> None:
         """Read encoder and entity table; Lightning calls this before it needs parameters."""
@@ -418,103 +396,43 @@ class KeBioLM(PaperModule):
         self._gold.index_fill_(0, batch.entity, True)
         return self.step_mean(self.loss_sums(batch), batch.counts, batch_idx, TERMS)  # Eq. (6)
 
-    def on_validation_epoch_start(self) -> None:
-        self.sums.reset()
-
-    def validation_step(self, batch: KeBioLMBatch, batch_idx: int) -> None:
+    def measures(self, batch: KeBioLMBatch) -> Measures:
         """Losses on masked text; detection and linking on the text itself, and linking with all
         mentions masked."""
         assert self.encoder is not None
-        self.sums.update(
-            prefixed("loss", TERMS, self.loss_sums(batch)) | prefixed("count", TERMS, batch.counts)
+        used = TERMS if self.knowledge else TERMS[:1]
+        found: dict[str, Any] = term_means(
+            used, self.loss_sums(batch)[: len(used)], batch.counts[: len(used)]
         )
         if not self.knowledge:
-            return
+            return found | {"mentions": batch.counts[2]}
         text, _ = self.encoder.text_states(batch.original_ids, batch.attention_mask)
-        # nothing of a blank batch
-        counted = batch.attention_mask * (batch.bio_labels != -100).any(1, keepdim=True)
-        found = span_matches(
-            self.encoder.detected(text, counted),
-            bio_spans(batch.bio_labels),
-            batch.input_ids.shape[1],
+        spans = detection_counts(self.encoder, text, batch)
+        unseen = self.unseen.to(text.device)
+        return (
+            found
+            | dict(zip(SPANS, spans, strict=True))
+            | linking_measures(self.encoder, text, batch, unseen, self.mask_id)
         )
-        hidden = batch.original_ids.masked_fill(
-            (batch.bio_labels == 1) | (batch.bio_labels == 2), self.mask_id
-        )
-        blind, _ = self.encoder.text_states(hidden, batch.attention_mask)
-        group = {
-            name: (batch.known >= least) & (batch.known <= most)
-            for name, (least, most) in GROUPS.items()
-        }
-        linked = {f"mentions{name}": own.sum() for name, own in group.items()}
-        for states, masked in ((text, ""), (blind, "_masked")):
-            for what, value in self._linked(states, batch).items():
-                every = {f"{what}{name}": own for name, own in group.items()}
-                named = {what: group["_unseen"]} if what == "mrr_among_unseen" else every
-                linked |= {
-                    f"linking_{name}{masked}": value[own].sum() for name, own in named.items()
-                }
-        self.sums.update(prefixed("spans", SPANS, found) | linked)
 
-    def _linked(self, text: Tensor, batch: KeBioLMBatch) -> dict[str, Tensor]:
-        """(M,) of each mention: is the nearest entity the gold one, 1 / rank among all, of unseen
-        ones among unseen ones."""
-        assert self.encoder is not None
-        with torch.autocast(text.device.type, enabled=False):
-            query = self.encoder.mention_projection(boundary_states(text, batch.mention).float())
-        unseen = torch.from_numpy(self.trainer.datamodule.known == 0).to(text.device)  # type: ignore[attr-defined]
-        table, own = self.encoder.entity, batch.known == 0
-        among = query.new_zeros(len(query), dtype=torch.double)
-        among[own] = 1 / entity_ranks(query[own], table, batch.entity[own], unseen)
-        return {
-            "acc1": self.encoder.link(text, batch.mention)[2][:, 0] == batch.entity,
-            "mrr": 1 / entity_ranks(query, table, batch.entity),
-            "mrr_among_unseen": among,
-        }
-
-    def on_validation_epoch_end(self) -> None:
-        sums = self.sums.compute()
-        mentions = sums["count_el"]
-        means = {term: ratio(sums[f"loss_{term}"], sums[f"count_{term}"]) for term in TERMS}
+    def summary(self, found: dict[str, Tensor]) -> dict[str, Tensor]:
         if not self.knowledge:
-            self.log_dict(
-                {"val/loss": means["mlm"], "val/loss_mlm": means["mlm"], "val/mentions": mentions},
-                batch_size=1,
-            )
-            return
-        self.log_dict(
-            prefixed("val/loss", TERMS, means.values())
-            | {
-                f"val/linking_{name}": ratio(sums[f"linking_{name}"], sums[f"mentions{group}"])
-                for name in LINKED
-                for group in GROUPS
-                if name.removesuffix("_masked").endswith(group or ("acc1", "mrr"))
-            }
-            | {f"val/mentions{group}": sums[f"mentions{group}"] for group in GROUPS}
-            | {
-                "val/loss": torch.stack(list(means.values())).sum(),
-                "val/detection_f1": f1(torch.stack([sums[f"spans_{name}"] for name in SPANS])),
-            },
-            batch_size=1,
-        )
-        self._log_shift()
+            return found | {"loss": found["loss_mlm"]}
+        spans = torch.stack([found.pop(name) for name in SPANS])
+        return found | {"loss": total_loss(found, TERMS), "detection_f1": f1(spans)}
 
-    def _log_shift(self) -> None:
-        """The mean cosine of the entity table's rows to their start: of all, and of those that the
-        training text never mentions."""
+    def validation_metrics(self) -> dict[str, Tensor]:
+        return super().validation_metrics() | (self.shift() if self.knowledge else {})
+
+    @property
+    def unseen(self) -> Tensor:
+        """(E,) bool: entities that the training text never mentions."""
+        return torch.from_numpy(self.trainer.datamodule.known == 0)  # type: ignore[attr-defined]
+
+    def shift(self) -> dict[str, Tensor]:
+        """:func:`entity_shift` of the entity table."""
         assert self.encoder is not None
-        with torch.no_grad():
-            cosine = nn.functional.cosine_similarity(self.encoder.entity.float().cpu(), self.start)
-        unseen = torch.from_numpy(self.trainer.datamodule.known == 0)  # type: ignore[attr-defined]
-        shifts = {
-            "entities/cosine_to_start": cosine.mean(),
-            "entities/cosine_to_start_unseen": cosine[unseen].mean(),
-        }
-        self.log_dict(
-            {name: value for name, value in shifts.items() if value == value},
-            batch_size=1,
-            rank_zero_only=True,
-        )
+        return entity_shift(self.encoder.entity, self.start, self.unseen)
 
     def _moves_entities(self) -> bool:
         return self.knowledge and not self.freeze_entities
@@ -547,7 +465,7 @@ class KeBioLM(PaperModule):
                     entity.copy_(torch.where(moved[:, None], entity, kept))
             self._stepped, self._gold = None, torch.zeros_like(self._gold)
             if self.trainer.global_step % self.trainer.log_every_n_steps == 0:  # type: ignore[attr-defined]
-                self._log_shift()
+                self.log_dict(self.shift(), batch_size=1, rank_zero_only=True)
 
     @property
     def mask_id(self) -> int:

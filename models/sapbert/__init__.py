@@ -332,7 +332,7 @@ class SapBERT(PaperModule):
     def validation_step(self, batch: SapBERTBatch, batch_idx: int) -> None:
         self._held.append((self(batch), batch.concept, batch.query))
 
-    def on_validation_epoch_end(self) -> None:
+    def validation_metrics(self) -> dict[str, Tensor]:
         """Nearest names of held-out synonyms, and the loss of each paired with a name of its
         concept.
 
@@ -352,15 +352,12 @@ class SapBERT(PaperModule):
             * len(gold[part])
             for part in (slice(i, i + HELD_OUT_PAIRS) for i in range(0, len(gold), HELD_OUT_PAIRS))
         ]
-        self.log_dict(
-            {
-                "val/loss": torch.stack(losses).sum() / len(gold),
-                "val/acc1": right.float().mean(),
-                "val/queries": float(len(gold)),
-                "val/names": float(len(names)),
-            },
-            batch_size=1,
-        )
+        return {
+            "val/loss": torch.stack(losses).sum() / len(gold),
+            "val/acc1": right.float().mean(),
+            "val/queries": torch.tensor(float(len(gold))),
+            "val/names": torch.tensor(float(len(names))),
+        }
 
     def export(self, folder: str | Path) -> None:
         """Write the encoder as a Hugging Face folder (``AutoModel`` loads it) and how its vectors

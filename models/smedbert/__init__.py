@@ -53,18 +53,14 @@ from kg.vectors.embeddings import EmbeddingTable
 from models.base import PaperModule
 from models.encoders import layout, load_bert, load_mlm_head, start_as_bert, write_export
 from models.heads import MLMHead
+from models.measures import Measures, term_means, total_loss
 from models.metrics import reciprocal_ranks
 from models.ordered import order_head, text_losses
 from models.smedbert.attention import SpanProjection
 from models.smedbert.context import Norm, compatibility, sampled_softmax
 from models.smedbert.encoder import SMedBERTEncoder
-from models.sums import Sums, prefixed, ratio
 
 TERMS = ("mlm", "sop", "mnem", "mmem")
-#: Of the gold neighbour among entities of its type drawn by Q, and drawn evenly: mean reciprocal
-#: rank by the model and by how
-#: often the training text mentions each, and how many they are.
-RANKS = ("mrr", "mrr_frequency", "candidates", "mrr_even", "mrr_even_frequency", "candidates_even")
 
 
 class SMedBERT(PaperModule):
@@ -123,10 +119,6 @@ class SMedBERT(PaperModule):
             "freeze_entities": freeze_entities,
         }
         self.knowledge_losses, self.scale, self.norm = knowledge_losses, scale, norm
-        kinds = {"loss": TERMS, "count": TERMS, "neighbour": RANKS}
-        self.sums = Sums(
-            [*(f"{kind}_{name}" for kind, names in kinds.items() for name in names), "order_right"]
-        )
         self.correction = scale if correction == "paper" else 1.0
         self.weights = (
             (1.0, 1.0, neighbour_weight, mention_weight)
@@ -246,55 +238,40 @@ class SMedBERT(PaperModule):
         # Eq. (22)
         return self.step_mean(self.loss_sums(batch), batch.counts, batch_idx, TERMS, self.weights)
 
-    def on_validation_epoch_start(self) -> None:
-        self.sums.reset()
-
-    def validation_step(self, batch: SMedBERTBatch, batch_idx: int) -> None:
-        """The losses, the order's and the words' accuracy, and the gold neighbour's rank among
-        entities of its type."""
+    def measures(self, batch: SMedBERTBatch) -> Measures:
+        """The losses, the order's and the words' accuracy, and of the gold neighbour among entities
+        of its type its rank by the model and by how often the training text mentions each, and how
+        many they are, drawn by Q and drawn evenly."""
         states = self.states(batch)
-        self.sums.update(
-            prefixed("loss", TERMS, self.loss_sums(batch, states))
-            | prefixed("count", TERMS, batch.counts)
-        )
-        self.sums.update(
-            {"order_right": (self.order(states[:, 0]).argmax(-1) == batch.order).sum()}
-        )
+        tokens, pairs, neighbours, masked = batch.counts
+        right = (self.order(states[:, 0]).argmax(-1) == batch.order).sum()
+        used = TERMS if self.knowledge_losses else TERMS[:2]
+        sums = self.loss_sums(batch, states)[: len(used)]
+        found: dict[str, Any] = {
+            **term_means(used, sums, batch.counts[: len(used)]),
+            "order_accuracy": (right, pairs),
+            "tokens": tokens,
+            "neighbours": neighbours,
+            "masked_mentions": masked,
+        }
         if not self.knowledge_losses:
-            return
+            return found
         for drawn, suffix in ((batch.ranked, ""), (batch.even, "_even")):
             assert drawn is not None
             there = drawn >= 0
             known = self.frequency.to(drawn.device)[drawn.clamp_min(0)]
-            found = self.neighbour_scores(states, batch, drawn)
-            self.sums.update(
-                {
-                    f"neighbour_mrr{suffix}": reciprocal_ranks(found, there).sum(),
-                    f"neighbour_mrr{suffix}_frequency": reciprocal_ranks(known, there).sum(),
-                    f"neighbour_candidates{suffix}": there.sum(),
-                }
-            )
-
-    def on_validation_epoch_end(self) -> None:
-        sums = self.sums.compute()
-        means = {term: ratio(sums[f"loss_{term}"], sums[f"count_{term}"]) for term in TERMS}
-        every = torch.stack(list(means.values()))
-        found = {
-            "val/loss": (every * every.new_tensor(self.weights)).sum(),
-            "val/order_accuracy": ratio(sums["order_right"], sums["count_sop"]),
-            "val/tokens": sums["count_mlm"],
-            "val/neighbours": sums["count_mnem"],
-            "val/masked_mentions": sums["count_mmem"],
-        }
-        found |= {
-            f"val/loss_{t}": means[t] for t in (TERMS if self.knowledge_losses else TERMS[:2])
-        }
-        if self.knowledge_losses:
+            score = self.neighbour_scores(states, batch, drawn)
+            by_model, by_frequency = reciprocal_ranks(score, there), reciprocal_ranks(known, there)
             found |= {
-                f"val/neighbour_{k}": ratio(sums[f"neighbour_{k}"], sums["count_mnem"])
-                for k in RANKS
+                f"neighbour_mrr{suffix}": (by_model.sum(), neighbours),
+                f"neighbour_mrr{suffix}_frequency": (by_frequency.sum(), neighbours),
+                f"neighbour_candidates{suffix}": (there.sum(), neighbours),
             }
-        self.log_dict(found, batch_size=1)
+        return found
+
+    def summary(self, found: dict[str, Tensor]) -> dict[str, Tensor]:
+        used = len(TERMS) if self.knowledge_losses else 2
+        return found | {"loss": total_loss(found, TERMS[:used], self.weights[:used])}
 
     def export(self, folder: str | Path) -> None:
         """Write the encoder into `folder` (:func:`models.encoders.write_export`), and what turns

@@ -6,6 +6,7 @@ import io
 import json
 import logging
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -326,6 +327,18 @@ def test_general_help_lists_every_command_and_the_environment(
         name.split(",")[0] in said
         for name in ("KEPL_TOKEN", "KEPL_RUNS", "MLFLOW_TRACKING_URI", "SLURM_*")
     )
+
+
+def test_the_help_begins_with_what_every_user_needs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    shown = [line.split()[0] for line in capsys.readouterr().out.splitlines() if line[:2] == "  "]
+    first = ["link", "predict", "finetune", "pretrain", "evaluate", "serve"]
+    assert shown[shown.index("link") :][:6] == first and sorted(set(NAMES)) == sorted(NAMES)
+
+
+def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert re.fullmatch(r"kepl \d+\.\d+\.\d+, commit \S+\n", capsys.readouterr().out)
 
 
 def test_a_file_has_settings_and_the_command_line_replaces_them(

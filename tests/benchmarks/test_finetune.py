@@ -262,7 +262,7 @@ def test_settings_that_one_encoder_supports() -> None:
         (["finetune", "NCBI", "HITS=half"], "HITS=half: expected a number"),
         (
             ["evaluat"],
-            "no command 'evaluat'; did you mean evaluate? Choose from: graph, pretrain, finetune",
+            "no command 'evaluat'; did you mean evaluate? Choose from: link, predict, finetune",
         ),
         (["compare", "NCBI"], "no results of NCBI with PROFILE=small"),
     ],

@@ -258,13 +258,12 @@ def test_the_config_of_a_training_is_the_profiles(tmp_path: Path) -> None:
     own = tmp_path / "rehearsal.yaml"
     own.write_text("trainer: {max_steps: 2}")
     words = [
-        "experiments.run",
         "--config",
         "experiments/kebiolm/pretrain.yaml",
         "--config",
         str(own),
     ]
-    config = config_of(Stage("x", words), own)
+    config = config_of(Stage("x", "experiments.run", words), own)
     assert config["data"]["init_args"]["batch_size"] == 512 and config["trainer"]["max_epochs"] == 2
     assert "max_steps" not in config["trainer"]
 

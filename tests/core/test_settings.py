@@ -139,6 +139,21 @@ def test_options_of_recipes_join_the_command() -> None:
         read("t", "HITS=0.5")
 
 
+@pytest.mark.parametrize("value", ["--trainer.max_steps 40", "--model.init_args.lr=0.1", "-1"])
+def test_a_value_may_begin_with_dashes(value: str) -> None:
+    def trains(args: str = "") -> None:
+        """Train.
+
+        Args:
+            args: Further words.
+        """
+
+    for words in (["--args", value], [f"--args={value}"], [f"ARGS={value}"]):
+        assert parse(trains, words, what="t").arguments == {"args": value}
+    with pytest.raises(InputError, match="--args: expected a value"):
+        parse(trains, ["--args", "--trainer"], what="t")
+
+
 def test_makes_own_names_are_left_out_unless_the_command_has_them() -> None:
     assert read("t", "ACCEL=gpu", "PORT=1", ignored=MAKE) == read("t")
     with pytest.raises(InputError, match="no setting ACCEL"):

@@ -36,7 +36,7 @@ def spans(part: torch.Tensor) -> list[tuple[int, ...]]:
 def test_its_text_masks_and_mentions_are_those_of_smedbert(fake_smedbert: Folders) -> None:
     made = data(fake_smedbert)
     other = SMedBERTData(
-        corpus=made.corpus_folder,
+        corpus=made.folder,
         tokenizer=made.tokenizer_name,
         graph=made.graph,
         entities=made.entities,

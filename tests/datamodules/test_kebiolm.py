@@ -129,13 +129,15 @@ def test_masks_follow_the_setting(fake_kebiolm: Folders) -> None:
 def test_what_does_not_belong_together_is_refused(fake_kebiolm: Folders, tmp_path: Path) -> None:
     zebra = str(bert.write(tmp_path / "b", ["zebra"]))
     with pytest.raises(InputError, match="another tokenizer"):
-        KeBioLMData(fake_kebiolm.corpus, zebra, fake_kebiolm.entities, 16).setup()
+        KeBioLMData(fake_kebiolm.corpus, zebra, fake_kebiolm.entities, batch_size=16).setup()
     table = EmbeddingTable.load(fake_kebiolm.entities)
     EmbeddingTable(table.entity, table.entity_ids, manifest={"graph": "f" * 64}).save(
         tmp_path / "e"
     )
     with pytest.raises(InputError, match="another graph"):
-        KeBioLMData(fake_kebiolm.corpus, fake_kebiolm.bert, str(tmp_path / "e"), 16).setup()
+        KeBioLMData(
+            fake_kebiolm.corpus, fake_kebiolm.bert, str(tmp_path / "e"), batch_size=16
+        ).setup()
     other = KnowledgeGraph.load(fake_kebiolm.graph)
     ids = pa.concat_arrays([other.ids[:-1], pa.array(["X"])])
     empty = other.names.slice(0, 0), other.definitions, other.triples.slice(0, 0)
@@ -154,9 +156,11 @@ def test_what_does_not_belong_together_is_refused(fake_kebiolm: Folders, tmp_pat
         held_out=0.0,
     )
     with pytest.raises(InputError, match="no text is held out"):
-        KeBioLMData(str(tmp_path / "c"), fake_kebiolm.bert, fake_kebiolm.entities, 16).setup()
+        KeBioLMData(
+            str(tmp_path / "c"), fake_kebiolm.bert, fake_kebiolm.entities, batch_size=16
+        ).setup()
     with pytest.raises(InputError, match="fewer than one batch of 512"):
-        KeBioLMData(fake_kebiolm.corpus, fake_kebiolm.bert, fake_kebiolm.entities).setup()
+        make_data(fake_kebiolm, batch_size=512)
     with pytest.raises(InputError, match="up to 128 tokens, but max_length is 64"):
         make_data(fake_kebiolm, max_length=64)
     with pytest.raises(InputError, match="batch_size 16 cannot be shared by 3 processes"):

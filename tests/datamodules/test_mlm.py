@@ -23,7 +23,9 @@ def make_data(
     step: int = 0,
     **settings: object,
 ) -> MLMData:
-    data = MLMData(fake.corpus, fake.vocabulary, **{"batch_size": 16, **settings})  # type: ignore[arg-type]
+    data = MLMData(
+        fake.corpus, fake.vocabulary, **{"batch_size": 16, "max_length": 128, **settings}
+    )  # type: ignore[arg-type]
     data.trainer = SimpleNamespace(
         global_rank=rank, world_size=world, accumulate_grad_batches=accumulate, global_step=step
     )  # type: ignore[assignment]
@@ -99,7 +101,7 @@ def test_validation_shows_every_held_out_text_once(fake_mlm: Folders) -> None:
 
 def test_what_does_not_belong_together_is_refused(fake_mlm: Folders, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="another tokenizer"):
-        MLMData(fake_mlm.corpus, str(bert.write(tmp_path / "b", ["zebra"])), 16).setup()
+        MLMData(fake_mlm.corpus, str(bert.write(tmp_path / "b", ["zebra"])), batch_size=16).setup()
     with pytest.raises(InputError, match="fewer than one batch of 5000"):
         make_data(fake_mlm, batch_size=5000)
     with pytest.raises(InputError, match="up to 128 tokens, but max_length is 64"):

@@ -341,9 +341,11 @@ def test_validation_searches_held_out_names_among_those_trained_on(fake_sapbert:
 
 def test_what_does_not_belong_together_is_refused(fake_sapbert: Folders, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no pairs here"):
-        SapBERTData(str(tmp_path), fake_sapbert.bert).setup()
+        SapBERTData(str(tmp_path), fake_sapbert.bert, batch_size=16).setup()
     with pytest.raises(InputError, match="another tokenizer"):
-        SapBERTData(fake_sapbert.pairs, str(bert.write(tmp_path / "b", ["zebra"]))).setup()
+        SapBERTData(
+            fake_sapbert.pairs, str(bert.write(tmp_path / "b", ["zebra"])), batch_size=16
+        ).setup()
     with pytest.raises(InputError, match="fewer than one batch of 5000"):
         make_data(fake_sapbert, batch_size=5000)
     with pytest.raises(InputError, match="batch_size 16 cannot be shared by 3 processes"):

@@ -54,7 +54,6 @@ from typing import Any, NamedTuple
 
 import mlflow
 
-from core.call import stage_words
 from core.tracking import ROOT
 from tests import preload
 from tests.fakes.tracking import Server
@@ -158,7 +157,7 @@ class Pipeline:
     def begin(self, words: list[str], log: Any, tracking: str | None = None) -> preload.Process:
         return preload.start(
             self.server,
-            [sys.executable, *stage_words(words)],
+            [sys.executable, "-m", *words],
             env=self.environment(tracking),
             stdout=log,
             stderr=log,

@@ -16,6 +16,7 @@ from datamodules.embert import EMBERTBatch, EMBERTData
 from models.embert import EMBERT, TERMS, Consistency, PartPrediction, Segmentation
 from tests.fakes.chinese import LENGTH
 from tests.fakes.embert import Folders
+from tests.fakes.validation import validate
 
 H, V = 6, 11
 
@@ -248,11 +249,7 @@ def test_validation_by_hand(
     common = {place: 7 for place in places}  # right on the atomic side only
     trainer = SimpleNamespace(datamodule=SimpleNamespace(unigrams=common))
     monkeypatch.setattr(EMBERT, "trainer", trainer, raising=False)
-    logged: dict[str, Tensor] = {}
-    monkeypatch.setattr(EMBERT, "log_dict", lambda _, values, **__: logged.update(values))
-    made.on_validation_epoch_start()
-    made.validation_step(batch, 0)
-    made.on_validation_epoch_end()
+    logged = validate(made, [batch])
     found = {name.removeprefix("val/"): float(value) for name, value in logged.items()}
     # means 1, 2, 3, 4, 5, 6 with weights 1, 1, 2, 2, 1/2, 1/2
     assert found["loss"] == pytest.approx(1 + 2 + 6 + 8 + 2.5 + 3)

@@ -347,11 +347,10 @@ def test_of_equal_epochs_the_first_is_the_best(monkeypatch: pytest.MonkeyPatch) 
     third only equals it."""
     model = Finetuning("nowhere", Tagger)
     monkeypatch.setattr(model, "log", lambda *_, **__: None)
-    monkeypatch.setattr(model, "log_dict", lambda *_, **__: None)
     for epoch, score in ((-1, 1.0), (0, 0.2), (1, 0.7), (2, 0.7), (3, 0.6)):
         model._trainer = SimpleNamespace(sanity_checking=epoch < 0, current_epoch=epoch)  # type: ignore[assignment]
         monkeypatch.setattr(model, "result", lambda _, score=score: {"score": score, "scores": {}})
-        model.on_validation_epoch_end()
+        model.validation_metrics()
     assert model.selected == (1, {"score": 0.7, "scores": {}})
 
 

@@ -21,6 +21,7 @@ from models.genbioel import GenBioEL, GenBioELModel, load_bart, new_bart
 from models.losses import smoothed_loss
 from tests.fakes import bert
 from tests.fakes.genbioel import Folders
+from tests.fakes.validation import validate
 
 LIMITS = {"max_length": 64, "max_mention": 16, "max_name": 32, "max_words": 32}
 
@@ -187,14 +188,12 @@ def test_overfits_four_samples(fake_genbioel: Folders) -> None:
 
 def test_validation_by_hand(fake_genbioel: Folders) -> None:
     model, data = module(fake_genbioel)
-    logged: dict[str, Tensor] = {}
-    model.log_dict = lambda values, **_: logged.update(values)  # type: ignore[method-assign,assignment]
-    model.eval().on_validation_epoch_start()
     batches = [data.batch(data.source.train[i : i + 3], -1) for i in range(0, 9, 3)]  # type: ignore[union-attr]
+    batches.append(data.batch(data.source.held_out, -1, blank=True))  # type: ignore[union-attr]
+    logged = validate(model.eval(), batches)
     loss, right, tokens, whole = 0.0, 0, 0, 0
     with torch.no_grad():
-        for batch in [*batches, data.batch(data.source.held_out, -1, blank=True)]:  # type: ignore[union-attr]
-            model.validation_step(batch, 0)
+        for batch in batches:
             assert model.bart is not None
             every = model.bart(
                 batch.input_ids, batch.attention_mask, decoder_input_ids=batch.decoder_input_ids
@@ -208,7 +207,6 @@ def test_validation_by_hand(fake_genbioel: Folders) -> None:
                     whole + (bool(hits) and all(hits)),
                 )
                 loss -= float(row.log_softmax(-1)[some].gather(1, labels[some, None]).sum())
-        model.on_validation_epoch_end()
     assert float(logged["val/loss"]) == pytest.approx(loss / tokens, rel=1e-4)
     assert float(logged["val/token_accuracy"]) == pytest.approx(right / tokens)
     assert float(logged["val/exact"]) == whole / 9 and logged["val/samples"] == 9

@@ -23,6 +23,7 @@ from models.kebiolm import KeBioLM, KeBioLMEncoder
 from models.kebiolm.released import load_released
 from models.layers import boundary_states
 from tests.fakes.kebiolm import Folders
+from tests.fakes.validation import validate
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "kebiolm.json"
 
@@ -385,10 +386,7 @@ def test_validation_counts(fake_kebiolm: Folders) -> None:
 
     model.encoder.link = link  # type: ignore[union-attr,method-assign,assignment]
     model.encoder.detected = lambda text, mask: batch.mention[:-1]  # type: ignore[union-attr,method-assign]
-    model.on_validation_epoch_start()
-    with torch.no_grad():
-        model.validation_step(batch, 0)
-    model.on_validation_epoch_end()
+    logged = validate(model, [batch])
     n, unseen = len(batch.entity), int((batch.known == 0).sum())
     assert logged["val/linking_acc1"].item() == pytest.approx((n - 1) / n)
     assert logged["val/linking_acc1_unseen"].item() == pytest.approx((unseen - 1) / unseen)
@@ -508,13 +506,9 @@ def test_ranks_by_hand(fake_kebiolm: Folders) -> None:
     known = np.arange(len(encoder.entity)) % 4
     made.known, batch = known, batch._replace(known=torch.from_numpy(known)[batch.entity])
     model._trainer = SimpleNamespace(datamodule=made)  # type: ignore[assignment]
-    logged: dict[str, Tensor] = {}
-    model.log_dict = lambda values, **_: logged.update(values)  # type: ignore[method-assign,assignment]
     with torch.no_grad():
         encoder.entity[3] = encoder.entity[1]
-        model.on_validation_epoch_start()
-        model.validation_step(batch, 0)
-        model.on_validation_epoch_end()
+        logged = validate(model, [batch])
         text, _ = encoder.text_states(batch.original_ids, batch.attention_mask)
         scores = encoder.mention_projection(boundary_states(text, batch.mention)) @ encoder.entity.T
     found: dict[str, list[float]] = {}
@@ -624,12 +618,8 @@ def test_validation_links_on_the_text_and_with_every_mention_masked(
         lambda ids, _: (ids[..., None].float().expand(-1, -1, encoder.hidden_size), None),
     )
     monkeypatch.setattr(encoder, "link", link)
-    logged: dict[str, Tensor] = {}
     model._trainer = SimpleNamespace(datamodule=made)  # type: ignore[assignment]
-    monkeypatch.setattr(model, "log_dict", lambda values, **_: logged.update(values))
-    model.on_validation_epoch_start()
-    model.validation_step(batch, 0)
-    model.on_validation_epoch_end()
+    logged = validate(model, [batch])
     unseen = int((known == 0).sum())
     assert logged["val/mentions"] == count and logged["val/mentions_unseen"] == unseen
     counts = [int(logged[f"val/mentions_{group}"]) for group in ("once", "rare", "frequent")]

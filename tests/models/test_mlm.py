@@ -16,6 +16,7 @@ from models.encoders import load_bert
 from models.mlm import MLM, new_bert, sinusoids
 from tests.fakes import bert
 from tests.fakes.mlm import Folders
+from tests.fakes.validation import validate
 
 SMALL = {
     "layers": 2,
@@ -28,7 +29,7 @@ SMALL = {
 
 
 def module(fake: Folders, **settings: object) -> tuple[MLM, MLMData]:
-    data = MLMData(fake.corpus, fake.vocabulary, batch_size=16)
+    data = MLMData(fake.corpus, fake.vocabulary, batch_size=16, max_length=128)
     data.setup()
     torch.manual_seed(0)
     model = MLM(**{**SMALL, **settings})  # type: ignore[arg-type]
@@ -136,15 +137,10 @@ def test_d1_no_sentence_pair_head(fake_mlm: Folders, tmp_path: Path) -> None:
 
 def test_validation_counts(fake_mlm: Folders) -> None:
     model, data = module(fake_mlm)
-    logged: dict[str, torch.Tensor] = {}
-    model.log_dict = lambda values, **_: logged.update(values)  # type: ignore[method-assign,assignment]
-    model.eval().on_validation_epoch_start()
     batches = [data.batch(data.held_out_indices[i::2], -1) for i in range(2)]
+    logged = validate(model.eval(), batches)
     with torch.no_grad():
-        for batch in batches:
-            model.validation_step(batch, 0)
         sums = sum(model.loss_sum(b).item() for b in batches)
-    model.on_validation_epoch_end()
     count = sum(b.counts.item() for b in batches)
     assert logged["val/tokens"] == count and logged["val/loss"].item() == pytest.approx(
         sums / count, rel=1e-5
@@ -172,11 +168,6 @@ def test_accuracy_is_the_share_of_tokens_that_are_the_likeliest(fake_mlm: Folder
     word = int(predicted.mode().values)
     with torch.no_grad():
         model.head.bias[word] = 1e3
-    logged: dict[str, torch.Tensor] = {}
-    model.log_dict = lambda values, **_: logged.update(values)  # type: ignore[method-assign,assignment]
-    model.on_validation_epoch_start()
-    with torch.no_grad():
-        model.validation_step(batch, 0)
-    model.on_validation_epoch_end()
+    logged = validate(model, [batch])
     share = (predicted == word).double().mean().item()
     assert logged["val/accuracy"].item() == pytest.approx(share) and share > 0

@@ -166,7 +166,7 @@ def test_batches_are_a_function_of_seed_step_and_sample(tiny: str, tmp_path: Pat
     folder = save_samples(tmp_path / "samples", {"train": many, "held_out": [NONE]}, name="X-EL")
 
     def data(batch_size: int = 2, seed: int = 0) -> RerankerData:
-        made = RerankerData(str(folder), tiny, batch_size, candidates=3, seed=seed)
+        made = RerankerData(str(folder), tiny, batch_size=batch_size, candidates=3, seed=seed)
         made.setup()
         return made
 
@@ -185,7 +185,7 @@ def test_batches_are_a_function_of_seed_step_and_sample(tiny: str, tmp_path: Pat
     assert not torch.equal(one.batch(every, 0).scores, held)
     assert not torch.equal(one.batch(every, 0).scores, other.batch(every, 0).scores)
     assert one.batch(np.array([0]), -1, blank=True).counts.tolist() == [0]
-    with pytest.raises(InputError, match="5 mentions are fewer than one batch of 9"):
+    with pytest.raises(InputError, match="5 training examples are fewer than one batch of 9"):
         data(batch_size=9)
 
 
@@ -243,11 +243,12 @@ def test_an_export_ranks_as_the_model_did(
 def test_a_model_and_its_reranker_have_settings_of_both() -> None:
     class One:
         identity, options, settings = "a", {"pooling": "cls"}, {"encoder": "a"}
+        uses = frozenset({"pooling"})
 
     class Two:
-        identity, settings = "b", {"reranker": "b"}
+        identity, settings, uses = "b", {"reranker": "b"}, frozenset({"device"})
 
     made = Reranked(One(), Two(), "reranker")  # type: ignore[arg-type]
     assert made.options == {"pooling": "cls", "rerank": "reranker"}
     assert made.settings == {"encoder": "a", "rerank": {"reranker": "b"}}
-    assert made.identity not in ("a", "b")
+    assert made.identity not in ("a", "b") and made.uses == {"pooling", "device"}

@@ -31,6 +31,7 @@ from models.sapbert import (
     similarities,
 )
 from tests.fakes.sapbert import Folders
+from tests.fakes.validation import validate
 
 
 def distances(f: Tensor) -> Tensor:
@@ -454,14 +455,9 @@ def test_export_returns_the_same_vectors(
 def test_validation_finds_the_nearest_name(fake_sapbert: Folders) -> None:
     """Against one query at a time over all names, and Eq. (2) of queries and partners."""
     model, data = module(fake_sapbert)
-    logged: dict[str, Tensor] = {}
-    model.log_dict = lambda values, **_: logged.update(values)  # type: ignore[method-assign,assignment]
-    model.eval().on_validation_epoch_start()
     batches = list(data.val_dataloader())
+    logged = validate(model.eval(), batches)
     with torch.no_grad():
-        for batch in batches:
-            model.validation_step(batch, 0)
-        model.on_validation_epoch_end()
         f = torch.cat([model(b) for b in batches])
     concept, query = torch.cat([b.concept for b in batches]), torch.cat([b.query for b in batches])
     right = 0

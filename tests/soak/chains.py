@@ -9,6 +9,7 @@ times the CPU seconds, or the memory beside what the process had before it read 
 from __future__ import annotations
 
 import argparse
+import gc
 import multiprocessing
 import os
 import resource
@@ -134,6 +135,8 @@ def measure(name: str, sizes: list[int], folder: Path) -> list[Row]:
     )
     pipeline.prepare()
     pipeline.link([text_of(20_000)])  # what is made once
+    gc.collect()
+    gc.freeze()  # a collection in a forked process would copy what the process had before
     context = multiprocessing.get_context("fork")
     rows = []
     for size in sizes:

@@ -14,10 +14,10 @@ import inspect
 import json as jsons
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 from core.files import InputError
-from core.settings import nearest
+from core.settings import Option, nearest, options_of, with_options
 
 KEYS = ("name", "ours", "reference", "ratio", "equal", "settings")
 
@@ -43,14 +43,11 @@ def speed_command(name: str) -> Callable[..., int]:
         print(jsons.dumps(result, ensure_ascii=False) if json else table(result))
         return 0 if result["equal"] else 1
 
-    signature = inspect.signature(module.measure_speed)
-    option = inspect.Parameter("json", inspect.Parameter.KEYWORD_ONLY, default=False)
-    parameters = [*signature.parameters.values(), option]
-    print_speed.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-    print_speed.__annotations__ = get_type_hints(module.measure_speed) | {"json": bool}
-    about = inspect.getdoc(module.measure_speed)
-    print_speed.__doc__ = f"{inspect.getdoc(module)}\n\n{about}\n    json: Print one JSON object."
-    return print_speed
+    about = f"{inspect.getdoc(module)}\n\n{inspect.getdoc(module.measure_speed)}"
+    about = about.partition("\n\nArgs:")[0]
+    options = options_of(module.measure_speed).values()
+    option = Option("json", bool, False, "Print one JSON object.")
+    return with_options(print_speed, about, [*options, option])
 
 
 def table(result: dict[str, Any]) -> str:

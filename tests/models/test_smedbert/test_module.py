@@ -23,6 +23,7 @@ from models.smedbert.attention import SpanProjection
 from models.smedbert.encoder import SMedBERTEncoder
 from tests.datamodules.test_smedbert.test_data import data
 from tests.fakes.smedbert import Folders
+from tests.fakes.validation import validate
 from tests.models.test_smedbert.test_attention import gelu, layer_norm, slow_attention
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "smedbert.json"
@@ -370,11 +371,7 @@ def test_export_loads_here_and_with_plain_automodel(fake_smedbert: Folders, tmp_
 def test_validation_counts(fake_smedbert: Folders) -> None:
     """A model that predicts every neighbour has MRR 1; frequency has what the counts say."""
     model, made = module(fake_smedbert).eval(), data(fake_smedbert)
-    logged: dict[str, Tensor] = {}
-    model._trainer = SimpleNamespace(
-        datamodule=made, strategy=SimpleNamespace(reduce=lambda t, reduce_op: t)
-    )  # type: ignore[assignment]
-    model.log_dict = lambda values, **_: logged.update(values)  # type: ignore[method-assign,assignment]
+    model._trainer = SimpleNamespace(datamodule=made)  # type: ignore[assignment]
     batch = made.batch(made.held_out_indices, -1)
     assert batch.ranked is not None and batch.even is not None
 
@@ -382,11 +379,9 @@ def test_validation_counts(fake_smedbert: Folders) -> None:
         return -torch.arange(candidates.shape[1]).expand(candidates.shape).float()
 
     model.neighbour_scores = perfect  # type: ignore[method-assign]
-    model.on_validation_epoch_start()
+    logged = validate(model, [batch])
     with torch.no_grad():
-        model.validation_step(batch, 0)
         sums = model.loss_sums(batch)
-    model.on_validation_epoch_end()
     for name, drawn in (("", batch.ranked), ("_even", batch.even)):
         assert logged[f"val/neighbour_mrr{name}"].item() == pytest.approx(1.0)
         slow = []
@@ -413,12 +408,8 @@ def test_validation_counts(fake_smedbert: Folders) -> None:
         means[0] + means[1] + 2 * means[2] + 4 * means[3], rel=1e-4
     )
     plain = module(fake_smedbert, knowledge_losses=False)
-    plain._trainer, plain.log_dict = model._trainer, model.log_dict  # type: ignore[method-assign]
-    logged.clear()
-    plain.on_validation_epoch_start()
-    with torch.no_grad():
-        plain.validation_step(batch, 0)
-    plain.on_validation_epoch_end()
+    plain._trainer = model._trainer
+    logged = validate(plain, [batch])
     assert (
         "val/neighbour_mrr" not in logged
         and "val/loss_mnem" not in logged
@@ -454,9 +445,7 @@ def test_learning_rates(fake_smedbert: Folders) -> None:
 def test_order_accuracy_is_the_share_of_pairs_that_are_right(fake_smedbert: Folders) -> None:
     """A head that says "in order" of every pair is right on those that are."""
     model, made = module(fake_smedbert, knowledge_losses=False).eval(), data(fake_smedbert)
-    logged: dict[str, Tensor] = {}
     model._trainer = SimpleNamespace(datamodule=made)  # type: ignore[assignment]
-    model.log_dict = lambda values, **_: logged.update(values)  # type: ignore[method-assign,assignment]
     last = model.order[-1]
     with torch.no_grad():
         last.weight.zero_()
@@ -464,8 +453,5 @@ def test_order_accuracy_is_the_share_of_pairs_that_are_right(fake_smedbert: Fold
     batch = made.batch(made.train_indices[:30], 0)
     batch = batch._replace(order=torch.tensor([0, 0, 0, 1, -100] * 6))
     batch = batch._replace(counts=torch.tensor([*batch.counts[:1], 24.0, *batch.counts[2:]]))
-    model.on_validation_epoch_start()
-    with torch.no_grad():
-        model.validation_step(batch, 0)
-    model.on_validation_epoch_end()
+    logged = validate(model, [batch])
     assert logged["val/order_accuracy"].item() == pytest.approx(18 / 24)
