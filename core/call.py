@@ -121,6 +121,31 @@ COMMANDS = {
         "copy the encoder that a name means to a folder",
         ("name",),
     ),
+    "measure speed": Command(
+        "benchmarks.perf.speed:speed_command",
+        "compare our speed or memory with a plain reference",
+        (),
+        "benchmarks.perf.speed:speed_names",
+    ),
+    "measure scale": Command(
+        "benchmarks.perf.scale:print_scale", "time, memory and files, over the size of the data"
+    ),
+    "measure engines": Command(
+        "benchmarks.perf.scale.engines:print_engines",
+        "linking in processes, and on nodes that are lost",
+    ),
+    "measure search": Command(
+        "benchmarks.perf.scale.search:print_search", "backends of the search among names"
+    ),
+    "measure gpu": Command("benchmarks.perf.gpu:check_gpu", "tests and speed on a CUDA device"),
+    "measure forms": Command(
+        "benchmarks.linking.forms:print_scores_of_forms", "what forms of names are worth on HPO"
+    ),
+    "measure sentences": Command(
+        "benchmarks.linking.forms:print_scores_of_splitters",
+        "splitters of sentences on DDI",
+        ("archive",),
+    ),
 }
 
 

@@ -437,7 +437,7 @@ def parse(
             f"--{name}={json.dumps(content) if isinstance(content, list) else content}"
         )
     try:
-        values = vars(parser.parse_args(arguments))
+        values = parser.parse_args(arguments).as_dict()
     except ArgumentError as error:
         patterns = (r'[Kk]ey "(\w+)"', r"argument --(\w+)", r"'(\w+)'")
         name = next(

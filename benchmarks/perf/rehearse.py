@@ -46,6 +46,7 @@ from experiments.pretrain import commands, gpus, pipeline_of, table
 from experiments.stages import Stage, run_stages
 
 LOG = logging.getLogger(__name__)
+WRITER = "benchmarks.perf.synthetic:write_inputs"
 SCALE = 0.001
 #: name -> (processors, FLOP a second of each in bfloat16, dense, as its maker states it)
 HARDWARE = {
@@ -284,7 +285,7 @@ def run_rehearsal(
             {"inputs": rehearsal["inputs"], "folder": str(home / "inputs"), "scale": share},
         )
         run_stages(
-            [Stage("Synthetic inputs", "benchmarks.perf.synthetic", [str(home / "inputs.json")])],
+            [Stage("Synthetic inputs", WRITER, ["--file", str(home / "inputs.json")])],
             home,
         )
         said = read_json(home / "inputs.json")["said"]

@@ -1,4 +1,4 @@
-"""What `python -m benchmarks.perf.scale` measures: a function for each stage that prepares its
+"""What `kepl measure scale` measures: a function for each stage that prepares its
 input, and one that is measured.
 
 A stage counts its items: documents, names, triples or concepts. What one stage writes is the input
