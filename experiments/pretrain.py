@@ -176,13 +176,13 @@ def commands(
     for stage in profile["stages"]:
         if stage.get("unless", "") not in given:
             values |= fill_all(stage.get("sets", {}), values)
-            options = option_words(fill_all(stage["arguments"], values))
+            options = option_words(fill_all(stage.get("arguments", {}), values))
             options += fill(stage.get("words", []), values)
             stages.append(Stage(stage["title"], stage["run"], options))
     if trained:
         training = pipeline["training"]
         words += option_words(
-            fill_all(training["arguments"] | profile.get("arguments", {}), values)
+            fill_all(training.get("arguments", {}) | profile.get("arguments", {}), values)
         )
     for name, variant in trained.items():
         files = layered_configs(paper, training["configs"], variant, profile)
