@@ -77,16 +77,16 @@ results-check: $(INSTALLED)  ## every results table and every number in the docu
 	@$(KEPL) results --check true
 
 speed: $(INSTALLED)  ## speed ratios against plain references (NAME=linking|miner|retrieval|...; all without)
-	@for n in $(or $(NAME),$$(ls benchmarks/perf/speed | sed -n 's/^\([a-z][a-z_]*\)\.py$$/\1/p')); do $(VENV_PYTHON) -P -m benchmarks.perf.speed $$n --json || exit 1; done
+	@for n in $(or $(NAME),$$(ls benchmarks/perf/speed | sed -n 's/^\([a-z][a-z_]*\)\.py$$/\1/p')); do $(KEPL) measure speed $$n --json || exit 1; done
 
 scale: $(INSTALLED)  ## how time, memory and open files grow with the data (SIZES=10k,100k ONLY=documents|names|triples|concepts)
-	@$(VENV_PYTHON) -P -m benchmarks.perf.scale $(if $(SIZES),--sizes '$(SIZES)') $(if $(ONLY),--only '$(ONLY)')
+	@$(KEPL) measure scale @make
 
 # A bare CUDA machine has no network to build .venv with: PYTHON= is taken as it is, and .venv where there is one.
 GPU_PYTHON := $(if $(filter command% environment%,$(origin PYTHON)),$(PYTHON),$(or $(wildcard $(VENV_PYTHON)),$(PYTHON)))
 
 gpu-check:  ## tests marked gpu, speed, and short pre-training on a CUDA device, in resumable parts (ONLY=tests,layers,pretrain-kebiolm FRESH=1 PYTHON=python3)
-	@$(GPU_PYTHON) -P -m benchmarks.perf.gpu $(if $(ONLY),--only '$(ONLY)') $(if $(FRESH),--fresh)
+	@$(GPU_PYTHON) -P -m core.call measure gpu $(if $(ONLY),--only '$(ONLY)') $(if $(FRESH),--fresh)
 
 gpu-wheels:  ## pinned requirements of gpu-check that the interpreter lacks, name==version, to carry (PYTHON=python3)
 	@$(GPU_PYTHON) bin/wheels.py

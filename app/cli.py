@@ -14,6 +14,7 @@ import contextlib
 import importlib
 import os
 import sys
+import textwrap
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -22,8 +23,10 @@ from typing import Any, Literal, NamedTuple
 
 from app import verbs
 from app.unused import check_used
+from core import call
+from core.call import run_guarded
 from core.commands import SAFE_PATH, dies_with_its_parent
-from core.files import InputError, explained
+from core.files import InputError
 from core.settings import (
     ENVIRONMENT,
     FROM_MAKE,
@@ -36,7 +39,7 @@ from core.settings import (
     options_of,
     parse,
 )
-from core.stopping import format_stop, keeping, stoppable
+from core.stopping import keeping, stoppable
 from core.tracking import ROOT, commit
 
 #: what is kept of a command that SIGINT or SIGTERM stops, where nothing else is said
@@ -56,9 +59,6 @@ CHAINS = """Chains:
   kebiolm > sapbert > genbioel    detect, find candidates, rank them again
 A model is a paper (its newest run), paper/stem, TASK/encoder, minilm, a folder or a hub name."""  # noqa: E501
 
-
-#: words of torch, and of the loader
-NO_MEMORY = ("can't allocate memory", "annot allocate memory", "failed to map segment")
 
 # --- dispatch -------------------------------------------------------------------------------------
 
@@ -138,6 +138,12 @@ def resolve(verb: str, words: Sequence[str]) -> tuple[Verb, list[str], list[Opti
             f"no command {verb!r}; {nearest(verb, NAMES)}Choose from: {', '.join(NAMES)}"
         )
     words, positions = list(words), POSITIONS.get(verb, ())
+    if verb == "graph" and words and words[0] not in ("info", "--help") and "=" not in words[0]:
+        known = ["graph info", *call.names_in("graph")]
+        raise InputError(
+            f"no command {f'graph {words[0]}'!r}; {nearest(f'graph {words[0]}', known)}Choose from:"
+            f" {', '.join(known)}"
+        )
     if verb == "figures":
         papers, paper = drawn_papers(), first_word(words, "paper")
         if paper is None and "--help" in words:
@@ -271,6 +277,12 @@ def general_help() -> str:
         for name in names:
             about = (getattr(verbs, name).__doc__ or "").strip().splitlines()[0]
             lines.append(f"  {name:<12}{about}")
+    lines += ["", "groups of commands (kepl GROUP --help lists them with what each does):"]
+    for group in dict.fromkeys(name.split()[0] for name in call.COMMANDS):
+        listed = ", ".join(name.removeprefix(f"{group} ") for name in call.names_in(group))
+        lines += textwrap.wrap(
+            listed, 100, initial_indent=f"  {group:<12}", subsequent_indent=" " * 14
+        )
     lines += ["", "The environment is no source of settings, except for:"]
     return "\n".join([*lines, *(f"  {name:<42}{meaning}" for name, meaning in ENVIRONMENT.items())])
 
@@ -282,6 +294,8 @@ def verb_help(verb: str, words: Sequence[str]) -> str:
     more = f"Examples:{more.rstrip()}" if more else ""
     if {"chain", "chains"} & set(options_of(command.function)):
         more += f"\n\n{CHAINS}"
+    if call.names_in(verb):
+        more += f"\n\nMore commands (each with its own --help):\n{call.group_help(verb)}"
     text = help_text(
         f"kepl {verb}",
         about.partition("Examples:")[0],
@@ -303,39 +317,13 @@ def verb_help(verb: str, words: Sequence[str]) -> str:
 def main(words: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if words is None else words)
     ignored: Sequence[str] = ()
-    open_standard_streams()
     if FROM_MAKE in words:
         ignored, words = (
             MAKE,
             [w for w in words if w != FROM_MAKE] + make_words(os.environ.get("MAKEFLAGS", "")),
         )
         dies_with_its_parent()
-    from core.logs import set_up
-
-    verbose, quiet = "--verbose" in words, "--quiet" in words
-    words = [w for w in words if w not in ("--verbose", "--quiet")]
-    set_up(verbose, quiet)
-    try:
-        check_words_are_text(words)
-        code = run_command(words, ignored)
-        sys.stdout.flush()  # here, where a failure is explained
-        return code
-    except BrokenPipeError:
-        drop_output()
-        return 1
-    except KeyboardInterrupt as error:
-        line, code = format_stop(error)
-        print(line, file=sys.stderr)
-        drop_output()
-        return code
-    except Exception as error:
-        message = failure_message(error)
-        if message is None:
-            raise
-        print(f"error: {message}", file=sys.stderr)
-        if isinstance(error, OSError):
-            drop_output()
-        return 2
+    return run_guarded(lambda words: run_command(words, ignored), words)
 
 
 def run_command(words: list[str], ignored: Sequence[str]) -> int:
@@ -347,10 +335,9 @@ def run_command(words: list[str], ignored: Sequence[str]) -> int:
         print(format_version())
         return 0
     verb, rest = words[0], words[1:]
-    if verb == "graph" and rest[:1] == ["build"]:
-        from kg.build.source import run_graph_build
-
-        return run_graph_build(rest[1:], "kepl graph build")
+    group = verb if verb not in NAMES else " ".join(words[:2])
+    if call.find_command(words) or call.names_in(group):
+        return call.run_command(words, "kepl", ignored)
     if "--help" in rest or "-h" in rest:
         print(verb_help(verb, [w for w in rest if w not in ("--help", "-h")]))
         return 0
@@ -361,61 +348,6 @@ def run_command(words: list[str], ignored: Sequence[str]) -> int:
     kept = KEPT.get(verb, "the same command resumes")
     with stoppable() if verb in KEPT else contextlib.nullcontext(), keeping(lambda: kept):
         return int(command.function(**parsed.arguments, **more) or 0)
-
-
-def open_standard_streams() -> None:
-    """Open what is closed of standard input, output and error, so that no other file has their
-    numbers.
-
-    Reading such an input finds nothing to read; writing such an output fails, instead of being lost
-    in silence.
-    """
-    for number in (0, 1, 2):
-        try:
-            os.fstat(number)
-        except OSError:
-            opened = os.open(os.devnull, os.O_WRONLY if number == 2 else os.O_RDONLY)
-            if opened != number:
-                os.dup2(opened, number)
-                os.close(opened)
-    if sys.stdout is None:
-        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115  for as long as the process lasts
-    if sys.stderr is None:
-        sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
-
-
-def drop_output() -> None:
-    """Send standard output nowhere: Python would report a second time, at its end, that it cannot
-    be written."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)
-    os.close(nowhere)
-
-
-def check_words_are_text(words: Sequence[str]) -> None:
-    """Raise InputError for a word that is not UTF-8, such as a file's name: settings and manifests
-    hold such words."""
-    for word in words:
-        try:
-            word.encode()
-        except UnicodeEncodeError as error:
-            raise InputError(
-                f"{word}: not UTF-8. Give another name; rename the file if it is one."
-            ) from error
-
-
-def failure_message(error: BaseException) -> str | None:
-    """One line for a failure of the input or of the machine; None for an internal error."""
-    if isinstance(error, InputError):
-        return str(error)
-    if isinstance(error, MemoryError) or any(words in str(error) for words in NO_MEMORY):
-        return (
-            "not enough memory. Use fewer workers or smaller batches, or a machine with more"
-            " memory; the same command resumes."
-        )
-    if isinstance(error, OSError) and error.errno is not None:
-        return str(explained(error, Path(os.fsdecode(error.filename or "output"))))
-    return None
 
 
 if __name__ == "__main__":

@@ -31,11 +31,11 @@ LOG = logging.getLogger(__name__)
 # --- graphs and pre-training ----------------------------------------------------------------------
 
 
-def graph(what: Literal["build", "info"], folder: Path, json: bool = False) -> None:
-    """Build a graph (kepl graph build SOURCE --help), or count what is in one.
+def graph(what: Literal["info"], folder: Path, json: bool = False) -> None:
+    """Build, merge and embed graphs, or count what is in one.
 
     Args:
-        what: build or info.
+        what: Count what is in a graph: info.
         folder: Folder of the graph.
         json: Print one JSON object.
 
@@ -980,7 +980,7 @@ def synonyms(
     Args:
         model: Encoder, or word vectors: sgns:char, sgns:word, glove:char, glove:word.
         ckpt: Folder of one exact run of the encoder.
-        samples: Folder of datamodules.synonyms build. Default: that of make pretrain-smedbert.
+        samples: Folder of `kepl data synonyms build`. Default: that of make pretrain-smedbert.
         linked_text: Text that word vectors are trained on and whose mentions are counted. Default:
             beside the samples.
         frequent: Dataset-3 has the pairs of which one side is mentioned at most so often.

@@ -19,7 +19,7 @@ def graph_folder(name: str) -> Path:
         return folder
     if not Path(name).is_dir():
         raise InputError(
-            f"GRAPH={name}: no such folder; expected hpo, or a folder with a graph (python -m"
-            " kg.build --help)"
+            f"GRAPH={name}: no such folder; expected hpo, or a folder with a graph (kepl"
+            " graph build --help)"
         )
     return Path(name)

@@ -178,7 +178,7 @@ def score_retrieval(
     """Score a model on the samples; the result is saved and logged. Raises InputError for what
     cannot be done.
 
-    samples: folder of `datamodules.synonyms build` (default: that of pretrain-smedbert).
+    samples: folder of `kepl data synonyms build` (default: that of pretrain-smedbert).
         linked_text: text that word vectors are
     trained on and Dataset-3 counts mentions in (default: beside the samples).  frequent: Dataset-3
     has pairs of which one side is mentioned at most so often.

@@ -1,6 +1,6 @@
 """A folder that a command built: its manifest, its checksums, and whether it is kept.
 
-    PAIRS = Artifact("pairs", "python -m datamodules.sapbert --help", FORMAT)
+    PAIRS = Artifact("pairs", "kepl data pairs --help", FORMAT)
 
     if PAIRS.is_kept(folder, {"recipe": recipe}, fresh):   # made of the same: says so
         return folder
@@ -49,6 +49,17 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
 def write_manifest(folder: str | Path, manifest: Mapping[str, Any]) -> None:
     """Write the manifest of a folder that is whole."""
     write_json(manifest_path(folder), manifest)
+
+
+def format_counts(folder: str | Path) -> str:
+    """What the manifest of a folder counts, a line each, and what it says was left out."""
+    manifest = read_manifest(folder) if has_manifest(folder) else {}
+    lines = [str(folder)]
+    for what, count in manifest.get("counts", {}).items():
+        lines.append(f"{count:>12,} {what.replace('_', ' ')}")
+    for reason, count in sorted(manifest.get("left_out", {}).items()):
+        lines.append(f"left out: {count:,} {reason}")
+    return "\n".join(lines)
 
 
 def files_in(folder: Path) -> list[Path]:

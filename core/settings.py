@@ -46,6 +46,9 @@ ENVIRONMENT = {
 }
 
 
+NEEDED = inspect.Parameter.empty  #: the default of an option without one
+
+
 class Option(NamedTuple):
     """An option of a command."""
 
@@ -128,6 +131,22 @@ def options_of(function: Callable[..., Any], extra: Sequence[Option] = ()) -> di
     return found | {option.name: option for option in extra}
 
 
+def with_options(
+    function: Callable[..., Any], about: str, options: Sequence[Option]
+) -> Callable[..., Any]:
+    """`function`, which accepts any keyword, as a command with these options."""
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    parameters = [
+        inspect.Parameter(option.name, keyword, default=option.default, annotation=option.type)
+        for option in options
+    ]
+    function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    function.__annotations__ = {option.name: option.type for option in options}
+    lines = [f"    {option.name}: {option.help}" for option in options]
+    function.__doc__ = "\n".join([about, "", "Args:", *lines])
+    return function
+
+
 def nearest(word: str, known: Sequence[str]) -> str:
     """What a misspelt word may mean, for messages: "; did you mean X?", and the choices."""
     # a word cut short
@@ -184,9 +203,11 @@ def collect(
                 content: Any = _listed(value, option.type) if is_list(option.type) else value
             elif value is not None:
                 content = _listed(value, option.type) if is_list(option.type) else value
+            elif key == "config" and is_list(option.type):
+                content = [words.pop(0)] if words else []
             elif is_list(option.type):
                 content = []
-                while words and not _is_option(words[0]):
+                while words and not is_option(words[0]):
                     content += (
                         _listed(words.pop(0), option.type)
                         if _numbers(option.type)
@@ -198,17 +219,15 @@ def collect(
                 raise InputError(f"{word}: expected a value: {expected(option.type)}")
             else:
                 content = words.pop(0)
+            if key == "config" and key in found and is_list(option.type):
+                content = [*found[key][1], *content]  # files of settings are laid over each other
             found[key] = (_typed_as(form, key), content)
         elif waiting:
             key = waiting.pop(0)
             if is_list(options[key].type):
                 word = [
                     word,
-                    *(
-                        words.pop(0)
-                        for _ in range(len(words))
-                        if words and not _is_option(words[0])
-                    ),
+                    *(words.pop(0) for _ in range(len(words)) if words and not is_option(words[0])),
                 ]  # type: ignore[assignment]
             found[key] = (key.upper(), word)
         else:
@@ -218,7 +237,8 @@ def collect(
     return found
 
 
-def _is_option(word: str) -> bool:
+def is_option(word: str) -> bool:
+    """Whether a word of a command line begins an option: --name, or NAME=value."""
     return bool(OPTION.fullmatch(word) or re.match(r"[A-Z][A-Z0-9_]*=", word))
 
 
@@ -270,6 +290,11 @@ def several(value: str) -> list[str]:
         return list(words)
     except ValueError as error:
         raise InputError(f"{value!r}: {error}; quote a word with blanks, as in a shell") from error
+
+
+def split_commas(words: Sequence[str]) -> list[str]:
+    """The words of a list, each of which may be several with commas between them."""
+    return [part.strip() for word in words for part in word.split(",") if part.strip()]
 
 
 def _numbers(kind: Any) -> bool:
@@ -381,7 +406,7 @@ def parse(
     options = options_of(function, extra)
     known = dict(options)
     if "config" not in options:  # the sweep's own file is named so
-        known["config"] = Option("config", Path, None, "")
+        known["config"] = Option("config", Sequence[Path], None, "")
     words = [
         word
         for word in words
@@ -405,11 +430,14 @@ def parse(
             if str(content).lower() not in TRUTH:
                 raise InputError(_wrong(form, content, known[name]))
             content = str(TRUTH[str(content).lower()]).lower()
+        if name == "config" and "config" not in options:
+            arguments += [f"--config={file}" for file in content]
+            continue
         arguments.append(
             f"--{name}={json.dumps(content) if isinstance(content, list) else content}"
         )
     try:
-        values = vars(parser.parse_args(arguments))
+        values = parser.parse_args(arguments).as_dict()
     except ArgumentError as error:
         patterns = (r'[Kk]ey "(\w+)"', r"argument --(\w+)", r"'(\w+)'")
         name = next(
@@ -417,7 +445,7 @@ def parse(
         )
         if name in typed and name != "config":
             raise InputError(_wrong(typed[name], given[name][1], known[name])) from error
-        file = given["config"][1] if "config" in given else what
+        file = " ".join(map(str, given["config"][1])) if "config" in given else what
         if name in known:
             raise InputError(f"{file}: {name}: expected {expected(known[name].type)}") from error
         if name:

@@ -1,6 +1,6 @@
 """A linked corpus on disk: memory-mapped token ids, word starts and mentions.
 
-    python -m datamodules.corpus --linked FOLDER --graph GRAPH --tokenizer NAME --out FOLDER
+    kepl data corpus --linked FOLDER --graph GRAPH --tokenizer NAME --out FOLDER
 
 One shard per part of the linked text, written whole or not at all, so building resumes where it
 stopped; at the end the shards become one file of each kind, so that a corpus of any size opens six.
@@ -12,14 +12,12 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-import sys
 from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from jsonargparse import auto_cli
 from tqdm import tqdm
 from transformers import PreTrainedTokenizerFast
 
@@ -38,7 +36,7 @@ from kg.graph import KnowledgeGraph, Numbers, fingerprint
 from kg.linking.run import parts
 
 FORMAT = 2  # 2: one file of each kind, with checksums
-CORPUS = Artifact("corpus", "python -m datamodules.corpus --help", FORMAT, ("settings",))
+CORPUS = Artifact("corpus", "kepl data corpus --help", FORMAT, ("settings",))
 ARRAYS = ("tokens", "word_start", "offsets", "mentions", "mention_offsets", "held_out")
 # of those: where each sequence's tokens and mentions begin, and the last one's end
 OFFSETS = ("offsets", "mention_offsets")
@@ -98,14 +96,14 @@ def _examples(
 ) -> Iterator[tuple[Example, bool]]:
     rows: list[tuple[int, dict[str, Any], np.ndarray]] = []
     for number, (_, row) in enumerate(
-        json_lines(part, advice="Link the text again: python -m kg.linking --help"), 1
+        json_lines(part, advice="Link the text again: kepl data link --help"), 1
     ):
         try:
             text, mentions = row["text"], row["mentions"]
         except KeyError as error:
             raise InputError(
                 f"{part}:{number}: expected a JSON object with id, text and mentions ({error!r}). "
-                "Link the text again: python -m kg.linking --help"
+                "Link the text again: kepl data link --help"
             ) from error
         if not text.strip():
             raise InputError(
@@ -187,9 +185,7 @@ def _write_shard(
 ) -> dict[str, int]:
     """Write the shard of one linked part, (path, checksum), to folder `out`. Returns its counts."""
     path, checksum = part
-    check_files(
-        path.parent, {path.name: checksum}, "Link the text again: python -m kg.linking --help"
-    )
+    check_files(path.parent, {path.name: checksum}, "Link the text again: kepl data link --help")
     counts = {"overlapping_mentions_dropped": 0, "truncated_tokens": 0}
     tokenizer, index = begun
     pairs = list(_examples(path, tokenizer, index, limit, held_out, long_texts, counts))
@@ -267,9 +263,16 @@ def build_corpus(
 ) -> Path:
     """Tokenise linked text into shards under `out`; finished shards of the same settings are kept.
 
-    linked      a folder that ``python -m kg.linking`` wrote, with entities of `graph`
-    max_length  longest sequence in tokens, its two special tokens included
-    long_texts  what happens to a longer text: an error, cut into several sequences, or cut off
+    Args:
+        linked: Folder of `kepl data link`.
+        graph: Folder of the graph that it was linked to.
+        tokenizer: The model's tokenizer: a folder or hub name.
+        out: Folder for the corpus.
+        max_length: Longest sequence in tokens, its two special tokens included.
+        held_out: Share of the texts that is kept for validation.
+        long_texts: What happens to a longer text: error, split into several sequences, truncate.
+        workers: Processes.
+        fresh: Build again what is there.
 
     Raises InputError for broken input (file and line), a mention outside its text, an unknown
     entity, an empty text, a text over the limit, or a folder that holds a corpus of other settings.
@@ -290,15 +293,13 @@ def build_corpus(
         if changed := [k for k, v in settings.items() if before.get(k) != v]:
             raise InputError(
                 f"{out}: holds a corpus built with other settings ({', '.join(changed)}). "
-                "Choose another folder, or --fresh true to build it again."
+                "Choose another folder, or --fresh to build it again."
             )
         if CORPUS.is_kept(target, {"settings": settings}):
             shutil.rmtree(made, ignore_errors=True)
             return target
     todo = [Part(f"shard-{number:05d}", part, part[1]) for number, part in enumerate(parts(linked))]
-    with parts_folder(
-        made, settings, what="shards", pattern="shard-*", fresh=fresh, anew="--fresh true"
-    ) as folder:
+    with parts_folder(made, settings, what="shards", pattern="shard-*", fresh=fresh) as folder:
         manifest_path(target).unlink(missing_ok=True)
         with tqdm(total=len(todo), desc="corpus shards", dynamic_ncols=True) as bar:
             counts = folder.map(
@@ -383,7 +384,7 @@ class Corpus:
             with_more = f", and {more} more for what is between their parts" if more else ""
             raise InputError(
                 f"{self.folder}: sequences of up to {longest} tokens{with_more}, but max_length is"
-                f" {max_length}. Build the corpus with --max_length {max_length - more}."
+                f" {max_length}. Build the corpus with --max-length {max_length - more}."
             )
 
     def divided(self, min_mentions: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -397,7 +398,7 @@ class Corpus:
         if not len(held_out):
             raise InputError(
                 f"{self.folder}: no text is held out for validation. Use more text, or build the"
-                " corpus again with a larger --held_out share."
+                " corpus again with a larger --held-out share."
             )
         return train, held_out
 
@@ -415,12 +416,3 @@ class Corpus:
                 self.mentions[places[0] : places[-1], 2][train], minlength=entities
             )
         return counts
-
-
-if __name__ == "__main__":
-    try:
-        folder = auto_cli(build_corpus, as_positional=False)
-    except InputError as error:
-        sys.exit(f"error: {error}")
-    counts = read_manifest(folder)["counts"]
-    print(f"{folder}: " + ", ".join(f"{v:,} {k.replace('_', ' ')}" for k, v in counts.items()))

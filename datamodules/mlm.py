@@ -1,7 +1,7 @@
 """Batches for plain masked-language-model pre-training (BERT, Devlin et al., NAACL 2019), for
 encoders to start from.
 
-Text comes as a built corpus (``python -m datamodules.corpus``); its mentions are not looked at, so
+Text comes as a built corpus (`kepl data corpus`); its mentions are not looked at, so
 text linked with `--linker given`, which has none, will do. As everywhere, a batch is a function of
 (seed, step, example) alone.
 """

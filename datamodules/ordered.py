@@ -54,7 +54,7 @@ class OrderedBatch(NamedTuple):
 class OrderedText(CorpusData):
     """A corpus of linked text, and the graph that it is linked with.
 
-    corpus       folder that ``python -m datamodules.corpus`` wrote, one token shorter than
+    corpus       folder that `kepl data corpus` wrote, one token shorter than
                  `max_length`
     graph        folder of the graph that the corpus is linked with: entity types and names
     entities     folder of the :class:`EmbeddingTable` whose rows are the graph's entities

@@ -1,9 +1,8 @@
 """Queries that ask a masked language model for what a graph says, as KeBioLM's authors probe with
 UMLS (Section 4.6.1).
 
-    python -m datamodules.probing build --graph GRAPH --out FOLDER [--most 200 --seed 0]
-    python -m datamodules.probing medlama PATH --out FOLDER        MedLAMA's files: a folder or the
-                                                                   archive of them
+    kepl data queries --graph GRAPH --out FOLDER [--most 200 --seed 0]
+    kepl data medlama PATH --out FOLDER        MedLAMA's files: a folder or the archive of them
 
 Of a triple (s, r, o), "s r [MASK]." asks for the tail and "[MASK] r o." for the head; s and o are
 preferred names. A relation is its name without underscores; one that ends in the word of, as or by
@@ -26,11 +25,9 @@ On disk: queries.parquet, one row a query (:class:`Query`), and its manifest (se
 
 from __future__ import annotations
 
-import argparse
 import csv
 import io
 import re
-import sys
 import tarfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -50,7 +47,7 @@ from kg.graph import KnowledgeGraph, fingerprint
 
 FORMAT = 1
 FILE = "queries.parquet"
-QUERIES = Artifact("queries", "python -m datamodules.probing --help", FORMAT, ("settings",), FILE)
+QUERIES = Artifact("queries", "kepl data queries --help", FORMAT, ("settings",), FILE)
 MASK = "[MASK]"
 TEXT = "relation"  #: --prompts: the relation's name
 JOINED = " || "  #: between the answers in a field of MedLAMA's tables
@@ -123,7 +120,7 @@ def answered_within(text: str, names: Iterable[Iterable[str]]) -> bool:
     return any(contains_name(low, name.lower().strip()) for several in names for name in several)
 
 
-def templates(rows: Iterable[Row], path: str, column: str) -> dict[str, str]:
+def read_templates(rows: Iterable[Row], path: str, column: str) -> dict[str, str]:
     """{relation: template} of a table with the columns pid and `column`. Raises InputError
     path:line for a broken one."""
     found: dict[str, str] = {}
@@ -349,7 +346,7 @@ def medlama_queries(
             raise InputError(
                 f"{path}: no prompts.csv here; leave --prompts out to ask with the relations' names"
             )
-        known = templates(files[where](), where, prompts)
+        known = read_templates(files[where](), where, prompts)
     left_out: Counter[str] = Counter()
     made: dict[str, tuple[str, dict[str, str]]] = {}  # text: relation, {answer: its name}
     for name in tables:
@@ -407,9 +404,6 @@ def _save(
     manifest = {"settings": settings, "counts": counts_of(made), "left_out": left_out}
     with QUERIES.writing(folder, manifest) as partial:
         pq.write_table(pa.table(columns, schema=SCHEMA), partial / FILE, compression="zstd")
-    print(f"{folder}: " + ", ".join(f"{n:,} {what}" for what, n in counts_of(made).items()))
-    for reason, n in sorted(left_out.items()):
-        print(f"left out: {n:,} {reason}")
     return folder
 
 
@@ -418,17 +412,25 @@ def build_queries(
     out: str,
     most: int = 200,
     seed: int = 0,
-    templates_file: str | None = None,
+    templates: str | None = None,
     prompts: str = TEXT,
     fresh: bool = False,
 ) -> Path:
-    """Write the queries of the graph in folder `graph` to folder `out`; existing ones of the same
-    settings are kept.
+    """Make fill-in queries of a graph's triples; existing ones of the same settings are kept.
+
+    Args:
+        graph: Folder of a knowledge graph.
+        out: Folder for the queries.
+        most: Queries of a relation at most.
+        seed: Seed of what is drawn.
+        templates: CSV table of templates.
+        prompts: The table's column. Default: the relations' names.
+        fresh: Build again even if the same are there.
 
     Raises InputError as :func:`queries` does, and when `prompts` names templates and no file of
     them was given.
     """
-    if (templates_file is None) != (prompts == TEXT):
+    if (templates is None) != (prompts == TEXT):
         raise InputError(
             "--templates FILE and --prompts COLUMN are given together: a CSV table with pid and"
             " that column"
@@ -436,12 +438,12 @@ def build_queries(
     if most < 1:
         raise InputError(f"--most {most}: expected at least 1")
     known = None
-    if templates_file is not None:
+    if templates is not None:
         try:
-            with open(templates_file, "rb") as handle:
-                known = templates(_rows(templates_file, handle), templates_file, prompts)
+            with open(templates, "rb") as handle:
+                known = read_templates(_rows(templates, handle), templates, prompts)
         except OSError as error:
-            raise explained(error, Path(templates_file)) from error
+            raise explained(error, Path(templates)) from error
     settings = {
         "format": FORMAT,
         "of": "graph",
@@ -464,8 +466,18 @@ def build_queries(
 def medlama(
     path: str, out: str, prompts: str = TEXT, hard: bool = False, fresh: bool = False
 ) -> Path:
-    """Write the queries of MedLAMA's files to folder `out`; existing ones of the same settings are
-    kept. Raises InputError."""
+    """Make fill-in queries of MedLAMA's files; existing ones of the same settings are kept.
+
+    Args:
+        path: The files' folder, or an archive of it.
+        out: Folder for the queries.
+        prompts: Column of prompts.csv: default_prompt or human_prompt. Default: the relations'
+            names.
+        hard: Take the hard subsets.
+        fresh: Build again even if the same are there.
+
+    Raises InputError for files that are not MedLAMA's.
+    """
     source, folder = medlama_path(Path(path)), Path(out)
     if not source.exists():
         raise InputError(
@@ -490,52 +502,3 @@ def load_queries(folder: str | Path) -> list[Query]:
     manifest says."""
     QUERIES.read(folder)
     return [Query(**row) for row in read_table(Path(folder) / FILE, Query._fields).to_pylist()]
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m datamodules.probing",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    commands = parser.add_subparsers(required=True, metavar="build|medlama")
-    make = commands.add_parser("build", help="queries of a graph's triples")
-    make.set_defaults(does=build_queries)
-    make.add_argument(
-        "--graph", required=True, metavar="FOLDER", help="a graph (python -m kg.build --help)"
-    )
-    make.add_argument("--most", type=int, default=200, help="queries of a relation at most (200)")
-    make.add_argument("--seed", type=int, default=0, help="which of them (0)")
-    make.add_argument(
-        "--templates", dest="templates_file", metavar="FILE", help="a CSV table of templates"
-    )
-    make.add_argument(
-        "--prompts",
-        default=TEXT,
-        metavar="COLUMN",
-        help="its column; default: the relations' names",
-    )
-    read = commands.add_parser("medlama", help="queries of MedLAMA's files")
-    read.set_defaults(does=medlama)
-    read.add_argument("path", metavar="PATH", help="the folder, or an archive of it")
-    read.add_argument(
-        "--prompts",
-        default=TEXT,
-        metavar="COLUMN",
-        help="default_prompt or human_prompt of prompts.csv; default: the relations' names",
-    )
-    read.add_argument("--hard", action="store_true", help="the hard subsets")
-    for command in (make, read):
-        command.add_argument("--out", required=True, metavar="FOLDER", help="where the queries go")
-        command.add_argument(
-            "--fresh", action="store_true", help="build them again even if the same are there"
-        )
-    options = vars(parser.parse_args(arguments))
-    try:
-        options.pop("does")(**options)
-    except InputError as error:
-        sys.exit(f"error: {error}")
-
-
-if __name__ == "__main__":
-    main()

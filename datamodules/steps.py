@@ -327,7 +327,7 @@ class StepData(pl.LightningDataModule):
 class CorpusData(StepData):
     """Steps over a corpus: the base of the data modules of linked text.
 
-    corpus      folder that ``python -m datamodules.corpus`` wrote
+    corpus      folder that `kepl data corpus` wrote
     max_length  tokens a sequence, with special ones
     The rest as in :class:`StepData`.
 

@@ -1,8 +1,8 @@
 """Retrieval of synonyms from a graph's equivalences, as SMedBERT evaluates encoders (Section 4.3
 and Appendix C).
 
-    python -m datamodules.synonyms build --graph GRAPH --out FOLDER
-    python -m datamodules.synonyms drop --synonyms FOLDER --input TEXT ... --out FILE
+    kepl data synonyms build --graph GRAPH --out FOLDER
+    kepl data synonyms drop --synonyms FOLDER --input TEXT ... --out FILE
 
 Each pair of equivalent entities is asked for in both directions: one is the query, the other is to
 be found among 19 entities of its type whose names look like its own (Jaro-Winkler similarity above
@@ -16,10 +16,8 @@ name both sides of a pair: whoever trains on them sees the answer.
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
-import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -42,9 +40,7 @@ from kg.graph import KnowledgeGraph, fingerprint
 
 FORMAT = 1
 FILE = "samples.parquet"
-SAMPLES = Artifact(
-    "samples", "python -m datamodules.synonyms build --help", FORMAT, ("settings",), FILE
-)
+SAMPLES = Artifact("samples", "kepl data synonyms build --help", FORMAT, ("settings",), FILE)
 UNTYPED = ("", "未知")
 _SENTENCE = re.compile(r"[^。！？；!?;\n]*[。！？；!?;\n]*")
 
@@ -129,7 +125,7 @@ def samples(
     if not pairs:
         raise InputError(
             "this graph has no equivalences, so there is nothing to ask for. Build one that keeps"
-            " them apart: python -m kg.build.refine --help"
+            " them apart: kepl graph refine --help"
         )
     rng = np.random.default_rng(seed)
     equals: dict[int, set[int]] = defaultdict(set)
@@ -202,8 +198,18 @@ def build_samples(
     seed: int = 0,
     fresh: bool = False,
 ) -> Path:
-    """Write the samples of the graph in folder `graph` to folder `out`; existing ones of the same
-    settings are kept.
+    """Make samples of a graph's equivalences; existing ones of the same settings are kept.
+
+    Args:
+        graph: Folder of a graph of `kepl graph refine`.
+        out: Folder for the samples.
+        negatives: Entities beside the gold one.
+        similarity: Jaro-Winkler similarity that their names exceed.
+        jaccard: Dataset-2: least Jaccard index of the neighbours.
+        common: Dataset-2: least number of neighbours in common.
+        limit: Pairs at most, drawn by the seed. Default: all.
+        seed: Seed of what is drawn.
+        fresh: Build again even if the same are there.
 
     Raises InputError as :func:`samples` does, and when no sample is left.
     """
@@ -237,9 +243,6 @@ def build_samples(
     with SAMPLES.writing(folder, manifest) as partial:
         columns = {field: [getattr(s, field) for s in made] for field in Sample._fields}
         pq.write_table(pa.table(columns), partial / FILE, compression="zstd")
-    print(f"{out}: " + ", ".join(f"{n:,} {what}" for what, n in counts.items()))
-    for reason, n in sorted(dropped.items()):
-        print(f"left out: {n:,} {reason}")
     return folder
 
 
@@ -288,11 +291,16 @@ class Pairs:
         )
 
 
-def drop(synonyms: str, input: list[str], out: str) -> Path:
-    """Write the documents of `input` to the JSON Lines file `out`, without the sentences that name
-    both sides of a pair.
+def drop(synonyms: str, input: list[str], out: str) -> str:
+    """Write documents without the sentences that name both sides of a pair. Returns what was
+    dropped, in words.
 
-    A document of which nothing is left is dropped. What was dropped is printed. Raises InputError
+    Args:
+        synonyms: Folder of the samples.
+        input: Texts, in the formats of `kepl data link`.
+        out: JSON Lines file to write. A document of which nothing is left is dropped.
+
+    Raises InputError
     for broken input.
     """
     check_no_input(Path(out), [synonyms, *input])
@@ -316,52 +324,4 @@ def drop(synonyms: str, input: list[str], out: str) -> Path:
                     )
                 else:
                     counts["dropped: documents of which nothing is left"] += 1
-    print(f"{out}: " + ", ".join(f"{n:,} {what}" for what, n in counts.items()))
-    return Path(out)
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m datamodules.synonyms", description=__doc__)
-    commands = parser.add_subparsers(required=True, metavar="build|drop")
-    make = commands.add_parser("build", help="samples of a graph's equivalences")
-    make.set_defaults(does=build_samples)
-    make.add_argument(
-        "--graph", required=True, metavar="FOLDER", help="a graph that kg.build.refine made"
-    )
-    make.add_argument("--out", required=True, metavar="FOLDER", help="where the samples go")
-    make.add_argument("--negatives", type=int, default=19, help="entities beside the gold one (19)")
-    make.add_argument(
-        "--similarity",
-        type=float,
-        default=0.6,
-        help="Jaro-Winkler similarity that they exceed (0.6)",
-    )
-    make.add_argument(
-        "--jaccard", type=float, default=0.75, help="Dataset-2: of the neighbours, at least (0.75)"
-    )
-    make.add_argument(
-        "--common", type=int, default=3, help="Dataset-2: neighbours in common, at least (3)"
-    )
-    make.add_argument("--limit", type=int, help="pairs at most, drawn by the seed; default: all")
-    make.add_argument("--seed", type=int, default=0)
-    make.add_argument(
-        "--fresh", action="store_true", help="build them again even if the same are there"
-    )
-    take = commands.add_parser(
-        "drop", help="a text without the sentences that name both sides of a pair"
-    )
-    take.set_defaults(does=drop)
-    take.add_argument("--synonyms", required=True, metavar="FOLDER", help="the samples")
-    take.add_argument(
-        "--input", required=True, nargs="+", metavar="FILE", help="texts, as kg.linking reads them"
-    )
-    take.add_argument("--out", required=True, metavar="FILE", help="JSON lines")
-    options = vars(parser.parse_args(arguments))
-    try:
-        options.pop("does")(**options)
-    except InputError as error:
-        sys.exit(f"error: {error}")
-
-
-if __name__ == "__main__":
-    main()
+    return f"{out}: " + ", ".join(f"{n:,} {what}" for what, n in counts.items())

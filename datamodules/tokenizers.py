@@ -4,6 +4,7 @@ spans."""
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
@@ -183,7 +184,7 @@ def token_rows_in_parts(
     made_of: dict[str, Any],
     before: str = "",
     *,
-    workers: int = 1,
+    workers: int | None = 1,
     part: int = PART,
     fresh: bool = False,
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -191,8 +192,10 @@ def token_rows_in_parts(
     `place`.
 
     made_of: what the texts follow from; a stopped run of the same resumes. The folder is the
-        caller's to remove once what
-    the tokens are for is written. Raises InputError as :func:`core.executor.parts_folder` does, and
+        caller's to remove once what the tokens are for is written.
+    workers: processes; None: one a core.
+
+    Raises InputError as :func:`core.executor.parts_folder` does, and
     for a damaged part.
     """
     with parts_folder(
@@ -210,7 +213,7 @@ def token_rows_in_parts(
                 partial(_write_part, before=before),
                 todo,
                 partial(_begin, tokenizer, place / "texts.parquet"),
-                workers=workers,
+                workers=workers or len(os.sched_getaffinity(0)),
                 finished=lambda own: bar.update(own["texts"]),
             )
         check_files(

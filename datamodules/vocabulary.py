@@ -1,7 +1,7 @@
 """A character vocabulary for Chinese, as a BERT tokenizer that ``AutoTokenizer.from_pretrained``
 loads.
 
-    python -m datamodules.vocabulary --graph GRAPH [--texts FILE ...] --out FOLDER
+    kepl data vocabulary --graph GRAPH [--texts FILE ...] --out FOLDER
 
 Every Chinese character is a token; Latin text is lower-cased and falls into word pieces. The
 vocabulary holds, in this
@@ -14,8 +14,6 @@ Latin word pieces. Characters that the tokenizer does not split off (letters, di
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -25,16 +23,14 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 from tqdm import tqdm
 from transformers import PreTrainedTokenizerFast
 
-from core.artifact import Artifact, read_manifest
+from core.artifact import Artifact
 from core.files import InputError, digest, sha256
 from datamodules.tokenizers import load_tokenizer, tokenizer_fingerprint
 from kg.documents.formats import documents
 from kg.graph import KnowledgeGraph, fingerprint
 
 FORMAT = 1
-VOCABULARY = Artifact(
-    "vocabulary", "python -m datamodules.vocabulary --help", FORMAT, ("recipe",), ""
-)
+VOCABULARY = Artifact("vocabulary", "kepl data vocabulary --help", FORMAT, ("recipe",), "")
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 UNUSED = 100
 #: [first, last] code points that are always there
@@ -160,10 +156,17 @@ def _graph_texts(graph: KnowledgeGraph) -> Iterator[str]:
 def build_vocabulary(
     graph: str, texts: list[str], out: str, pieces: int = 4000, fresh: bool = False
 ) -> Path:
-    """The tokenizer's folder `out`, from a saved graph and files of text.
+    """Make a BERT tokenizer of Chinese characters, of a graph and files of text. Returns its
+    folder.
 
-    texts: whatever kg.linking reads. Raises InputError for a broken file, or a folder that holds
-        something else.
+    Args:
+        graph: Folder of a knowledge graph.
+        texts: Files of text, in the formats of `kepl data link`.
+        out: Folder for the tokenizer.
+        pieces: Latin word pieces at most.
+        fresh: Build again even if it is there.
+
+    Raises InputError for a broken file, or a folder that holds something else.
     """
     folder = Path(out)
     for text in texts:
@@ -191,27 +194,3 @@ def build_vocabulary(
         manifest["tokens"] = len(made)
         manifest["fingerprint"] = tokenizer_fingerprint(made)
     return folder
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m datamodules.vocabulary", description=__doc__.split("\n")[0]
-    )
-    parser.add_argument("--graph", required=True, help="folder of a knowledge graph")
-    parser.add_argument(
-        "--texts", nargs="*", default=[], help="files of text, in the formats of kg.linking"
-    )
-    parser.add_argument("--out", required=True, help="folder for the tokenizer")
-    parser.add_argument("--pieces", type=int, default=4000, help="Latin word pieces at most (4000)")
-    parser.add_argument("--fresh", action="store_true", help="build again even if it is there")
-    options = parser.parse_args()
-    try:
-        folder = build_vocabulary(**vars(options))
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
-    print(f"{folder}: {read_manifest(folder)['tokens']:,} tokens")
-
-
-if __name__ == "__main__":
-    main()

@@ -39,6 +39,7 @@ from pytorch_lightning.cli import LightningArgumentParser
 from safetensors.torch import load_file, save_file
 
 from core.arrays import save_arrays
+from core.call import run_guarded
 from core.spreadsheets import CsvWriter
 from core.files import InputError, digest, read_json, sha256, write_json, written, written_folder
 from core.tracking import inherited
@@ -313,16 +314,15 @@ def train(cli: FinetuneCLI) -> dict[str, Any]:
     return scores
 
 
-def main() -> None:
+def main() -> int:
+    """Fine-tune what the command line says."""
+    cli = built(FinetuneCLI)
     try:
-        cli = built(FinetuneCLI)
-        try:
-            train(cli)
-        finally:
-            cli.run.close()
-    except InputError as error:
-        sys.exit(f"error: {error}")
+        train(cli)
+    finally:
+        cli.run.close()
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run_guarded(lambda words: main(), sys.argv[1:]))

@@ -120,9 +120,10 @@ def train_export(
 
     args: further words for LightningCLI.
     """
-    words = ["experiments.run", "--config", str(config.relative_to(ROOT))]
+    words = ["--config", str(config.relative_to(ROOT))]
     words += machine_words(machine or Machine())
     words += ["--seed_everything", str(seed), "--result", str(result), *flags(settings)]
     words += ["--fresh", "true"] if fresh else []
-    run_stages([Stage(title, words + shlex.split(args), config.parent.name)], result.parent)
+    stage = Stage(title, "experiments.run", words + shlex.split(args), config.parent.name)
+    run_stages([stage], result.parent)
     return str(read_json(result)["export"])

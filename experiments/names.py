@@ -22,15 +22,13 @@ As an encoder, a fine-tuned model is its encoder with the fine-tuned weights. en
     in the usual layout options  settings of `make finetune` that this encoder alone supports,
     numbers: {HITS: {setting: <config key>, help: …}}
 
-    python -m experiments.names NAME --out FOLDER     copies the export that NAME means: what a
-                                                         pipeline starts from
+    kepl import model NAME --out FOLDER     copies the export that NAME means: what a pipeline
+                                            starts from
 """
 
 from __future__ import annotations
 
-import argparse
 import shutil
-import sys
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -413,9 +411,16 @@ def encoder(name: str, checkpoint: str | None = None) -> Encoder:
     return Encoder(name.replace("/", "--"), name, PLAIN, None, None, {})
 
 
-def copied(name: str, out: Path) -> bool:
-    """Copy the encoder that `name` means to folder `out`; False if the same one is there. Raises
-    InputError as :func:`encoder`."""
+def copy_encoder(name: str, out: Path) -> str:
+    """Copy the encoder that a name means: an initial checkpoint for a pipeline. Returns what was
+    done, in words.
+
+    Args:
+        name: The encoder, as MODEL= accepts it.
+        out: Folder for the copy; the same content there is kept.
+
+    Raises InputError as :func:`encoder`.
+    """
     chosen = encoder(name).folder
     if not Path(chosen).is_dir() and chosen not in PACKAGED:
         raise InputError(
@@ -423,24 +428,7 @@ def copied(name: str, out: Path) -> bool:
         )
     source = Path(pretrained(chosen))
     if (out / "config.json").is_file() and sha256(out) == sha256(source):
-        return False
+        return f"{out}: {name}, there already; kept"
     with written_folder(out) as partial:
         shutil.copytree(source, partial, dirs_exist_ok=True)
-    return True
-
-
-def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m experiments.names", description=__doc__)
-    parser.add_argument("name", help="as MODEL= accepts it")
-    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER")
-    options = parser.parse_args(arguments)
-    try:
-        new = copied(options.name, options.out)
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
-    print(f"{options.out}: {options.name}{'' if new else ', there already; kept'}")
-
-
-if __name__ == "__main__":
-    main()
+    return f"{out}: {name}"

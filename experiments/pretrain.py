@@ -10,18 +10,19 @@ has profiles, each with its stages, and one `training` whose variants differ in 
 laid over it. `data_of` names a pipeline whose
 profiles, and their folder, it uses: what is compared with a paper is trained on the same data.
 
-    python -m experiments.pretrain zh --profile small       as a stage of another pipeline
+A stage runs a command, or a package.module:function, with arguments (core.call); {NAME} in them is
+an input. `words` are further words of its command line. As a stage of another pipeline, a pipeline
+is experiments.pretrain:pretrain.
 """
 
 from __future__ import annotations
 
-import argparse
 import logging
 import os
+import re
 import shlex
-import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from string import Formatter
@@ -29,8 +30,8 @@ from typing import Any
 
 import yaml
 
+from core.call import option_words
 from core.files import InputError, digest, read_json
-from core.logs import set_up
 from core.settings import nearest
 from core.tracking import ROOT, runs_folder
 from experiments.machine import Inputs, Machine
@@ -106,11 +107,6 @@ def machine_words(chosen: Machine, gpu: bool = False, plan: bool = False) -> lis
     return words + (["--trainer.precision", chosen.precision] if chosen.precision else [])
 
 
-def configs(paper: str, files: Sequence[str]) -> list[str]:
-    """Arguments of experiments.run that lay the paper's config files over each other."""
-    return [word for file in files for word in ("--config", f"experiments/{paper}/{file}")]
-
-
 def chosen_variants(
     pipeline: dict[str, Any], profile_name: str, variants: Sequence[str]
 ) -> dict[str, dict[str, Any]]:
@@ -142,8 +138,8 @@ def commands(
     paper: str,
     profile_name: str,
     work: Path,
-    inputs: Inputs | None = None,
-    where: Machine | None = None,
+    inputs: Inputs = Inputs(),  # noqa: B008  frozen
+    where: Machine = Machine(),  # noqa: B008
     seed: int = 0,
     fresh: bool = False,
     variants: Sequence[str] = (),
@@ -157,7 +153,6 @@ def commands(
     Raises InputError for an unknown paper, profile or variant, or an input that the profile needs
     and `inputs` lacks.
     """
-    inputs, where = inputs or Inputs(), where or Machine()
     pipeline = pipeline_of(paper)
     profiles = pipeline["profiles"]
     if profile_name not in profiles:
@@ -171,46 +166,67 @@ def commands(
     for name, meaning in profile.get("needs", {}).items():
         if name not in given and not (name == "UMLS" and "GRAPH" in given):
             raise InputError(f"PROFILE={profile_name} needs {name}=... : {meaning}")
-    values = {"work": str(work), "WORKERS": str(where.workers or os.cpu_count() or 1)}
-    values |= {k: v.format(**values) for k, v in profile.get("defaults", {}).items()}
-    values |= {name: shlex.join(words) for name, words in given.items()}
-    values |= {"SEED": str(seed), "FRESH": "true" if fresh else "false"}
-    on = [
-        *machine_words(where, bool(profile.get("gpu")) and not (rehearsed and not gpus()), plan),
-        "--seed_everything",
-        str(seed),
-    ]
-    on += ["--fresh", "true"] if fresh else []
-    several = {
-        "{machine}": on + shlex.split(args),
-        "{profile}": configs(paper, profile.get("configs", ())),
-    }
-
-    def fill(template: str) -> list[str]:
-        words: list[str] = []
-        for word in template.split():
-            if word in several:
-                words += several[word]
-            elif (name := word.strip("{}")) in given or (
-                name in Inputs.SEVERAL and not values.get(name)
-            ):
-                words += given.get(name, [])
-            else:
-                words.append(word.format(**values))
-        return words
-
+    values: dict[str, Any] = {"work": str(work), "WORKERS": where.workers or os.cpu_count() or 1}
+    values |= fill_all(profile.get("defaults", {}), values)
+    values |= given | {"SEED": seed, "FRESH": fresh}
+    gpu = bool(profile.get("gpu")) and not (rehearsed and not gpus())
+    words = [*machine_words(where, gpu, plan), "--seed_everything", str(seed)]
+    words += [*(["--fresh", "true"] if fresh else []), *shlex.split(args)]
     stages: list[Stage] = []
     for stage in profile["stages"]:
         if stage.get("unless", "") not in given:
-            values |= {k: v.format(**values) for k, v in stage.get("sets", {}).items()}
-            stages.append(Stage(stage["title"], fill(stage["run"])))
+            values |= fill_all(stage.get("sets", {}), values)
+            options = option_words(fill_all(stage.get("arguments", {}), values))
+            options += fill(stage.get("words", []), values)
+            stages.append(Stage(stage["title"], stage["run"], options))
+    if trained:
+        training = pipeline["training"]
+        words += option_words(
+            fill_all(training.get("arguments", {}) | profile.get("arguments", {}), values)
+        )
     for name, variant in trained.items():
-        several["{variant}"] = configs(paper, variant.get("configs", ()))
-        training = pipeline["training"].replace("{arguments}", profile.get("arguments", ""))
-        words = [*fill(training), "--result", str(work / f"result-{name}.json")]
-        together = variant.get("together") if "experiments/common/cpu.yaml" in on else None
-        stages.append(Stage(variant["title"], words, name, together))
+        files = layered_configs(paper, training["configs"], variant, profile)
+        options = [*option_words({"config": files}), *words]
+        options += ["--result", str(work / f"result-{name}.json")]
+        together = variant.get("together") if "experiments/common/cpu.yaml" in words else None
+        stages.append(Stage(variant["title"], "experiments.run", options, name, together))
     return stages
+
+
+def layered_configs(
+    paper: str, files: Sequence[str], variant: Mapping[str, Any], profile: Mapping[str, Any]
+) -> list[str]:
+    """The config files of a training, in the order in which they are laid over each other."""
+    layers = {"{variant}": variant.get("configs", []), "{profile}": profile.get("configs", [])}
+    listed = [file for name in files for file in layers.get(name, [name])]
+    return [f"experiments/{paper}/{file}" for file in listed]
+
+
+def fill(value: Any, values: Mapping[str, Any]) -> Any:
+    """A value of a pipeline with its inputs, {NAME}, filled in. One that is nothing but {NAME}
+    becomes the input itself, a list among others; None where that is empty.
+
+    Raises InputError for an unknown name.
+    """
+    if isinstance(value, list):
+        filled = [fill(part, values) for part in value]
+        lists = [part if isinstance(part, list) else [part] for part in filled if part is not None]
+        return [part for parts in lists for part in parts]
+    if not isinstance(value, str):
+        return value
+    for name in re.findall(r"\{(\w+)\}", value):
+        if name not in values:
+            raise InputError(f"{value}: no input {name}; choose from: {', '.join(values)}")
+    if re.fullmatch(r"\{\w+\}", value):
+        own = values[value[1:-1]]
+        return None if own == "" else own
+    texts = {k: shlex.join(v) if isinstance(v, list) else v for k, v in values.items()}
+    return value.format(**texts)
+
+
+def fill_all(arguments: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments of a stage with its inputs filled in."""
+    return {name: fill(value, values) for name, value in arguments.items()}
 
 
 def table(report: dict[str, str], results: dict[str, dict[str, Any]], column: str = "{}") -> str:
@@ -259,8 +275,8 @@ def counts(template: str, results: dict[str, dict[str, Any]]) -> str:
 def pretrain(
     paper: str,
     profile: str = "small",
-    inputs: Inputs | None = None,
-    where: Machine | None = None,
+    inputs: Inputs = Inputs(),  # noqa: B008  frozen
+    where: Machine = Machine(),  # noqa: B008
     seed: int = 0,
     fresh: bool = False,
     variants: Sequence[str] = (),
@@ -273,7 +289,6 @@ def pretrain(
     variants: these of the pipeline's trainings instead of its usual ones.  args: further words for
         LightningCLI.
     """
-    inputs = inputs or Inputs()
     choice = inputs.choice()
     pipeline = pipeline_of(paper)
     folder = pipeline.get("data_of", paper).replace("/", "-")
@@ -282,9 +297,7 @@ def pretrain(
     )
     stages = commands(paper, profile, work, inputs, where, seed, fresh, variants, args, plan)
     if plan:
-        return "\n".join(
-            f"# {stage.title}\npython -m {shlex.join(stage.words)}" for stage in stages
-        )
+        return "\n".join(f"# {stage.title}\n{stage.command}" for stage in stages)
     if estimate := pipeline["profiles"][profile].get("estimate"):
         LOG.info(f"This is paper-sized work. {estimate}")
     work.mkdir(parents=True, exist_ok=True)
@@ -341,23 +354,3 @@ def trained_encoder(name: str, ckpt: str | None) -> Encoder:
         LOG.info(f"{error}\nIt is pre-trained first, with PROFILE=small:")
         pretrain(error.paper)
         return encoder(name, None)
-
-
-def main(words: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments.pretrain", description=pretrain.__doc__
-    )
-    parser.add_argument("paper")
-    parser.add_argument("--profile", default="small")
-    given = parser.parse_args(words)
-    set_up()
-    try:
-        print(pretrain(given.paper, given.profile))
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,9 +1,9 @@
 """Authors' released checkpoints as exports, so that every command accepts them as MODEL=<folder>.
 
-    python -m experiments.released kebiolm downloads/kebiolm --out models/kebiolm [graph=FOLDER]
+    kepl import released kebiolm downloads/kebiolm --out models/kebiolm [--graph FOLDER]
                                    pytorch_model.bin, vocab.txt, entity.jsonl
-    python -m experiments.released sapbert downloads/sapbert --out models/sapbert [pooling=mean]
-    python -m experiments.released genbioel downloads/genbioel --out models/genbioel [prompt=no]
+    kepl import released sapbert downloads/sapbert --out models/sapbert [--pooling mean]
+    kepl import released genbioel downloads/genbioel --out models/genbioel [--prompt no]
                                    a Hugging Face folder of a BERT, of a BART
 
 experiments/<paper>/encoder.yaml names what does it, under `released`. Weights are loaded with
@@ -13,10 +13,9 @@ project pages, under licences of their own.
 
 from __future__ import annotations
 
-import argparse
 import inspect
 import shutil
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ import yaml
 from core.artifact import write_manifest
 from core.dotted import imported
 from core.files import InputError, digest, sha256, written_folder
+from core.settings import NEEDED, Option, options_of, with_options
 from core.tracking import ROOT, commit
 from datamodules.tokenizers import load_tokenizer
 from experiments.card import identify
@@ -48,20 +48,58 @@ def recipes() -> dict[str, dict[str, str]]:
     return {paper: recipe["released"] for paper, recipe in found.items() if "released" in recipe}
 
 
-def make_export(paper: str, source: str, out: str | Path, **settings: Any) -> Path:
-    """An export folder of a released checkpoint in folder `source`. Raises InputError for what is
-    no such checkpoint."""
+def released_papers() -> list[str]:
+    """Papers with released checkpoints."""
+    return list(recipes())
+
+
+def converters(paper: str) -> dict[str, Callable[..., None]]:
+    """{room: what makes its files of a released checkpoint}. Raises InputError for a paper without
+    one."""
     if paper not in recipes():
         raise InputError(
             f"no released checkpoint of {paper!r} is known; choose from: {', '.join(recipes())}"
         )
+    return {room: imported(name, name.split(".")[0]) for room, name in recipes()[paper].items()}
+
+
+def released_command(paper: str) -> Callable[..., str]:
+    """Make an export of an authors' released checkpoint: PAPER SOURCE --out FOLDER.
+
+    The function for a paper has the options source, out and those of its converters.
+    """
+    own = {
+        name: option
+        for converter in converters(paper).values()
+        for name, option in options_of(converter).items()
+        if name not in ("source", "out")
+    }
+
+    def import_released(source: Path, out: Path, **settings: Any) -> str:
+        changed = {name: value for name, value in settings.items() if value != own[name].default}
+        made = make_export(paper, source, out, **changed)
+        return f"{made}: give it as MODEL={made}"
+
+    needed = [
+        Option("source", Path, NEEDED, "Folder of the checkpoint, as its authors released it."),
+        Option("out", Path, NEEDED, "Folder for the export."),
+    ]
+    about = (
+        f"Make an export of {paper}'s released checkpoint, which commands accept as MODEL=FOLDER."
+    )
+    return with_options(import_released, about, [*needed, *own.values()])
+
+
+def make_export(paper: str, source: str | Path, out: str | Path, **settings: Any) -> Path:
+    """An export folder of a released checkpoint in folder `source`. Raises InputError for what is
+    no such checkpoint."""
+    parts = converters(paper)
     folder = Path(source)
     if not folder.is_dir():
         raise InputError(
             f"{source}: no such folder. Fetch the checkpoint first; of the hub: hf download NAME"
             " --local-dir FOLDER"
         )
-    parts = {room: imported(name, name.split(".")[0]) for room, name in recipes()[paper].items()}
     taken = {
         room: [n for n, p in inspect.signature(f).parameters.items() if p.default is not p.empty]
         for room, f in parts.items()
@@ -106,34 +144,3 @@ def _tokenizer(source: Path, out: Path) -> None:
     for name in there:
         shutil.copyfile(source / name, out / name)
     load_tokenizer(str(out)).save_pretrained(out)
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments.released",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("paper", help=", ".join(recipes()))
-    parser.add_argument("source", help="folder of the checkpoint")
-    parser.add_argument("--out", required=True, help="folder of the export")
-    parser.add_argument("settings", nargs="*", metavar="NAME=VALUE", help="as above")
-    given = parser.parse_intermixed_args()
-    try:
-        if wrong := [word for word in given.settings if "=" not in word]:
-            raise InputError(f"{wrong[0]!r}: expected NAME=VALUE")
-        made = make_export(
-            given.paper,
-            given.source,
-            given.out,
-            **dict(word.split("=", 1) for word in given.settings),
-        )
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    print(f"{made}: give it as MODEL={made}")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -25,10 +25,11 @@ from pytorch_lightning.callbacks import LearningRateMonitor, TQDMProgressBar
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 from pytorch_lightning.utilities.exceptions import SIGTERMException
 
+from core.call import run_guarded
 from core.commands import SAFE_PATH
 from core.files import InputError, read_json, write_json, written_folder
 from core.journal import run_id_in
-from core.logs import quiet_libraries, set_up
+from core.logs import quiet_libraries
 from core.tracking import inherited, tracking_uri
 from experiments.card import CARD, describe
 from experiments.tracking import (
@@ -255,7 +256,6 @@ def train(cli: CLI) -> dict[str, Any]:
 
 def built(cli: type[CLI]) -> Any:
     """`cli` from the command line's arguments; what the run says goes to standard error."""
-    set_up()
     quiet_libraries()
     torch.set_float32_matmul_precision("high")
     return cli(
@@ -268,25 +268,24 @@ def built(cli: type[CLI]) -> Any:
     )
 
 
-def main() -> None:
-    os.environ |= SAFE_PATH  # Lightning starts further processes of this training itself
+def main() -> int:
+    """Train what the command line says, and print where it is."""
+    cli = built(CLI)
     try:
-        cli = built(CLI)
-        try:
-            result = train(cli)
-        finally:
-            cli.run.close()
-        if first_process():
-            shown = result["mlflow_run"] or "not delivered yet (kepl sync)"
-            print(
-                f"checkpoints {result['checkpoints']}\nexport      {result['export']}\nMLflow run "
-                f" {shown}"
-            )
-            if cli.config.result:
-                write_json(cli.config.result, result)
-    except InputError as error:
-        sys.exit(f"error: {error}")
+        result = train(cli)
+    finally:
+        cli.run.close()
+    if first_process():
+        shown = result["mlflow_run"] or "not delivered yet (kepl sync)"
+        print(
+            f"checkpoints {result['checkpoints']}\nexport      {result['export']}\nMLflow run "
+            f" {shown}"
+        )
+        if cli.config.result:
+            write_json(cli.config.result, result)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    os.environ |= SAFE_PATH  # Lightning starts further processes of this training itself
+    sys.exit(run_guarded(lambda words: main(), sys.argv[1:]))

@@ -221,7 +221,7 @@ def train_seeds(
     about = {"profile": profile, "args": args, "options": own | typed}
 
     def stage(title: str, place: Path, seed: int, settings: dict[str, Any], number: int) -> Stage:
-        arguments = ["experiments.finetune", "--config", str(path.relative_to(ROOT)), *words]
+        arguments = ["--config", str(path.relative_to(ROOT)), *words]
         arguments += [
             "--seed_everything",
             str(seed),
@@ -260,7 +260,7 @@ def train_seeds(
         arguments += flags({chosen.option_keys[name.upper()]: value for name, value in own.items()})
         arguments += [*flags(settings), *(["--fresh", "true"] if fresh else []), *shlex.split(args)]
         gpu = {"CUDA_VISIBLE_DEVICES": str(number % devices)} if devices else None
-        return Stage(title, arguments, place.name, environment=gpu)
+        return Stage(title, "experiments.finetune", arguments, place.name, environment=gpu)
 
     def run_all(stages: list[Stage]) -> None:
         engine = engine_of()

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import shlex
 import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from core.call import command_words
 from core.commands import Running, python_command, started
 from core.tracking import ROOT
 
@@ -20,15 +22,27 @@ class Stage(NamedTuple):
     """One step."""
 
     title: str
-    words: list[str]  # arguments of ``python -m``
+    run: str  # a command, package.module:function, or a module of its own (core.call.command_words)
+    options: list[str]
     result: str | None = None  # a training's name in the report, and of its log file
     together: Any = None  # stages in a row with the same value run at the same time on a CPU
     environment: dict[str, str] | None = None  # beside the process's own
 
     @property
+    def words(self) -> list[str]:
+        """What follows `python`."""
+        return command_words(self.run, self.options)
+
+    @property
+    def command(self) -> str:
+        """The stage as it is typed."""
+        return f"python {shlex.join(self.words)}"
+
+    @property
     def log(self) -> str:
         """Name of the file with its output, where that is not shown."""
-        return f"{self.result or self.words[0]}.log"
+        name = self.result or re.sub(r"[^\w.]+", "-", self.run)
+        return f"{name}.log"
 
 
 def run_stages(stages: list[Stage], work: Path, engine: str = "processes") -> None:
@@ -46,7 +60,7 @@ def run_stages(stages: list[Stage], work: Path, engine: str = "processes") -> No
     running: list[Running] = []
     try:
         for stage, log in zip(stages, logs, strict=True):
-            words = python_command("-m", *stage.words)
+            words = python_command(*stage.words)
             gpus = int("CUDA_VISIBLE_DEVICES" in (stage.environment or {}))
             running.append(
                 started(
@@ -67,6 +81,6 @@ def run_stages(stages: list[Stage], work: Path, engine: str = "processes") -> No
             where = f" Its output is in {log}." if log else ""
             LOG.error(
                 f"stopped at stage {stage.title!r}.{where} What is finished is kept; the same"
-                f" command resumes from here. The stage was: python -m {shlex.join(stage.words)}"
+                f" command resumes from here. The stage was: {stage.command}"
             )
             sys.exit(code if code > 0 else 128 - code)

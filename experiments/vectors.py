@@ -1,21 +1,19 @@
 """Vectors of entities in context: what an encoder makes of their mentions in linked text.
 
-    python -m experiments.vectors --model kebiolm --corpus FOLDER --graph FOLDER --out FOLDER
+    kepl data vectors --model kebiolm --corpus FOLDER --graph FOLDER --out FOLDER
     [--pooling mean|boundary]
 
 A mention's vector is the mean of its tokens' last states (boundary: of its first and last token's),
 which of KeBioLM are those of the layers that read entities. An entity's vector is the mean over at
-most --most of its mentions, the first ones of the corpus. --corpus is a folder of ``python -m
-datamodules.corpus``, made with the model's tokenizer and the graph of
---graph. What is written is an :class:`EmbeddingTable` of the entities that are mentioned, as `kg`
-makes one of a graph, with the number of mentions that each is the mean of in ``counts.txt``: to be
-searched (kg.search.index), or to start a training.
+most --most of its mentions, the first ones of the corpus. --corpus is a folder of `kepl data
+corpus`, made with the model's tokenizer and the graph of --graph. What is written is an
+:class:`EmbeddingTable` of the entities that are mentioned, as `kg` makes one of a graph, with the
+number of mentions that each is the mean of in ``counts.txt``: to be searched (kg.search.index), or
+to start a training.
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -105,64 +103,57 @@ def entity_vectors(
     return entities, (total / torch.from_numpy(numbers)[:, None]).float(), numbers
 
 
-def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description="Vectors of entities: means over their mentions in linked text."
-    )
-    parser.add_argument(
-        "--model", required=True, help="an encoder of plain text, as MODEL= names one"
-    )
-    parser.add_argument("--ckpt", help="one exact run of it")
-    parser.add_argument(
-        "--corpus",
-        required=True,
-        help="folder of python -m datamodules.corpus, of the model's tokenizer",
-    )
-    parser.add_argument(
-        "--graph", required=True, help="folder of the graph that the corpus was linked to"
-    )
-    parser.add_argument("--out", required=True, help="folder to write")
-    parser.add_argument("--pooling", default="mean", help="mean or boundary (mean)")
-    parser.add_argument(
-        "--most", type=int, default=100, help="mentions of an entity that count (100)"
-    )
-    parser.add_argument("--device", default="cpu", help="cpu, cuda (cpu)")
-    a = parser.parse_args(arguments)
-    try:
-        if a.most < 1:
-            raise InputError(f"--most {a.most}: expected at least 1")
-        chosen = encoder(a.model, a.ckpt)
-        if chosen.linker:
-            raise InputError(
-                f"--model {a.model}: it reads linked mentions with their neighbours; expected one"
-                " that reads text"
-            )
-        tokenizer = load_tokenizer(chosen.folder)
-        corpus = Corpus(a.corpus, tokenizer_fingerprint(tokenizer), fingerprint(a.graph))
-        module = imported(chosen.load, "models")(chosen.folder)
-        corpus.check_length(module.max_length)
-        entities, vectors, numbers = entity_vectors(
-            module, tokenizer, corpus, a.pooling, a.most, device=a.device
-        )
-        names = KnowledgeGraph.load(a.graph).ids
-        manifest = {
-            "source": "means over mentions in text",
-            "encoder": a.model,
-            "weights": chosen.identity,
-            "pooling": a.pooling,
-            "most": a.most,
-            "graph": fingerprint(a.graph),
-            "corpus": digest(corpus.manifest),
-        }
-        EmbeddingTable(vectors, names.take(pa.array(entities)).to_pylist(), manifest=manifest).save(
-            a.out
-        )
-        with written(Path(a.out) / "counts.txt") as handle:
-            handle.writelines(f"{n}\n" for n in numbers)
-    except InputError as error:
-        sys.exit(f"error: {error}")
-    print(f"{a.out}: vectors of {len(entities):,} entities, {int(numbers.sum()):,} mentions")
+def write_vectors(
+    model: str,
+    corpus: Path,
+    graph: Path,
+    out: Path,
+    ckpt: str | None = None,
+    pooling: str = "mean",
+    most: int = 100,
+    device: str = "cpu",
+) -> str:
+    """Write vectors of entities: means over their mentions in linked text.
 
+    Args:
+        model: An encoder of plain text, as MODEL= names one.
+        corpus: Folder of `kepl data corpus`, of the model's tokenizer.
+        graph: Folder of the graph that the corpus was linked to.
+        out: Folder for the table.
+        ckpt: One exact run of the model.
+        pooling: The mean of a mention's tokens, or of its first and last one (boundary).
+        most: Mentions of an entity that count.
+        device: Device of the model: cpu, cuda.
 
-if __name__ == "__main__":
-    main()
+    Raises InputError for an encoder, a corpus and a graph that do not go together.
+    """
+    if most < 1:
+        raise InputError(f"--most {most}: expected at least 1")
+    chosen = encoder(model, ckpt)
+    if chosen.linker:
+        raise InputError(
+            f"--model {model}: it reads linked mentions with their neighbours; expected one that"
+            " reads text"
+        )
+    tokenizer = load_tokenizer(chosen.folder)
+    texts = Corpus(corpus, tokenizer_fingerprint(tokenizer), fingerprint(graph))
+    module = imported(chosen.load, "models")(chosen.folder)
+    texts.check_length(module.max_length)
+    entities, vectors, numbers = entity_vectors(
+        module, tokenizer, texts, pooling, most, device=device
+    )
+    names = KnowledgeGraph.load(graph).ids
+    manifest = {
+        "source": "means over mentions in text",
+        "encoder": model,
+        "weights": chosen.identity,
+        "pooling": pooling,
+        "most": most,
+        "graph": fingerprint(graph),
+        "corpus": digest(texts.manifest),
+    }
+    ids = names.take(pa.array(entities)).to_pylist()
+    EmbeddingTable(vectors, ids, manifest=manifest).save(out)
+    with written(out / "counts.txt") as handle:
+        handle.writelines(f"{n}\n" for n in numbers)
+    return f"{out}: vectors of {len(entities):,} entities, {int(numbers.sum()):,} mentions"

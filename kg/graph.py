@@ -36,7 +36,7 @@ from core.files import InputError, digest
 from core.settings import nearest
 
 FORMAT = 1
-GRAPH = Artifact("knowledge graph", "python -m kg.build --help", FORMAT, keys=("counts",))
+GRAPH = Artifact("knowledge graph", "kepl graph build --help", FORMAT, keys=("counts",))
 SCHEMAS = {
     "entities": pa.schema([("id", pa.string()), ("name", pa.string()), ("type", pa.string())]),
     "names": pa.schema([(c, pa.string()) for c in ("id", "name", "kind", "language", "source")]),

@@ -2,7 +2,8 @@
 
 Blocks that begin with ```sh are run, a page's in order, in a checkout of their own (```sh nightly
 ones by `make test-slow`); so are the README's. In all other blocks every `make` command must name a
-target and settings that its command has, and every `python -m` an existing module.
+target and settings that its command has, every `python -m` an existing module, and every `kepl
+graph` and `kepl data` a command and its options.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ from pathlib import Path
 import pytest
 
 from app.cli import NAMES, POSITIONS, resolve
+from core.call import COMMANDS, find_command, load_function, names_in
 from core.settings import MAKE, options_of
+from datamodules.tasks.linking import linking_tasks
+from datamodules.tasks.prepare import all_tasks
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
@@ -165,9 +169,32 @@ def test_every_module_that_is_named_exists() -> None:
         for page in [*PAGES, README, ROOT / "CONTRIBUTING.md"]
         for m in prose.findall(page.read_text())
     }
-    assert len(named) > 15
+    assert len(named) >= 2
     for page, module in sorted(named):
         assert importlib.util.find_spec(module) is not None, f"{page}: python -m {module}"
+
+
+def test_every_command_of_a_group_that_is_named_exists() -> None:
+    """`kepl graph merge`: its words are a command, and its options are the command's."""
+    groups = {name.split()[0] for name in COMMANDS}
+    named = {(page, tuple(words[1:])) for page, words in commands() if words[0] == "bin/kepl"}
+    prose = re.compile(rf"`(?:bin/)?kepl ((?:{'|'.join(groups)}) [^`]+)`")
+    for page in [*PAGES, README, ROOT / "CONTRIBUTING.md"]:
+        named |= {(page.name, tuple(text.split())) for text in prose.findall(page.read_text())}
+    named = {(page, words) for page, words in named if words[0] in groups}
+    assert len(named) > 20
+    tasks = {*all_tasks(), *linking_tasks(), "TASK"}
+    for page, words in sorted(named):
+        words = words[: words.index("&&")] if "&&" in words else words
+        match = find_command(words)
+        own_verb = words[1] in ("info", "TASK=...") or words[1] in tasks
+        assert match or names_in(" ".join(words[:2])) or own_verb, f"{page}: kepl {words}"
+        if match and not match[1].choices:
+            options = options_of(load_function(match[1].function))
+            for word in match[2]:
+                option = word.removeprefix("--").partition("=")[0].replace("-", "_")
+                known = option in (*options, "config", "help")
+                assert known or not word.startswith("--"), f"{page}: kepl {' '.join(words)}: {word}"
 
 
 def run_page(page: Path, kind: str, folder: Path, python: str = sys.executable) -> None:

@@ -20,6 +20,28 @@ from tests.test_house import ROOMS, ROOT
 CONTRACT = '"kebiolm | sapbert | '  # the line of papers in pyproject.toml
 
 
+#: a command of the paper, in its own module
+PREPARE = '''
+
+def prepare(graph: str, size: int = 3) -> str:
+    """Prepare its data.
+
+    Args:
+        graph: Folder of a knowledge graph.
+        size: How many of its samples.
+    """
+    return f"{graph}: {size}"
+'''
+STAGES = [
+    {"title": "Graph", "run": "graph build hpo", "arguments": {"out": "{work}/graph"}},
+    {
+        "title": "Data",
+        "run": "datamodules.sixth:prepare",
+        "arguments": {"graph": "{work}/graph", "size": 5},
+    },
+]
+
+
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the checkout with the paper `sixth`: a masked language model under another name."""
@@ -35,6 +57,8 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ):
         text = (ROOT / room / "mlm.py").read_text().replace("datamodules.mlm", "datamodules.sixth")
         (root / room / "sixth.py").write_text(re.sub(name, own, text))
+    with open(root / "datamodules" / "sixth.py", "a") as handle:
+        handle.write(PREPARE)
     place = root / "experiments" / "sixth"
     place.mkdir()
     config = yaml.safe_load((ROOT / "experiments" / "zh" / "pretrain.yaml").read_text())
@@ -46,18 +70,16 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
         place / "pretrain.yaml": config,
         place / "pretrain_deep.yaml": {"model": {"init_args": {"layers": 6}}},
         place / "pipeline.yaml": {
-            "training": (
-                "experiments.run --config experiments/sixth/pretrain.yaml {variant} {profile}"
-                " {machine}"
-            ),
+            "training": {"configs": ["pretrain.yaml", "{variant}", "{profile}"], "arguments": {}},
             "variants": {
                 "sixth": {"title": "Sixth"},
                 "deep": {"title": "Deeper", "configs": ["pretrain_deep.yaml"], "extra": True},
             },
-            "profiles": {
-                "small": {"stages": [{"title": "Graph", "run": "kg.build hpo --out {work}/graph"}]}
-            },
+            "profiles": {"small": {"stages": STAGES}},
             "report": {"held_out": "", "column": "{}", "rows": {"loss": "val/loss"}},
+        },
+        place / "commands.yaml": {
+            "data sixth": {"function": "datamodules.sixth:prepare", "about": "prepare its data"}
         },
         place / "encoder.yaml": {
             "load": "models.encoders.BertEncoder",
@@ -104,6 +126,13 @@ def kepl(tree: Path, *words: str) -> str:
 def test_its_pipeline_and_its_variant(tree: Path) -> None:
     plain = kepl(tree, "pretrain", "sixth", "PLAN=1")
     assert "# Sixth" in plain and "# Deeper" not in plain
+    assert "-m core.call graph build hpo --out" in plain
+    assert "-m core.call datamodules.sixth:prepare --graph" in plain
+    assert "prepare its data" in kepl(tree, "data", "--help")
+    words = ("--graph", "g", "--size", "7")
+    assert kepl(tree, "data", "sixth", *words) == "g: 7\n"
+    done = run(tree, sys.executable, "-m", "core.call", "datamodules.sixth:prepare", *words)
+    assert done.stdout == "g: 7\n", done.stderr
     deep = kepl(tree, "pretrain", "sixth", "PLAN=1", "VARIANTS=deep")
     assert "# Deeper" in deep and "--config experiments/sixth/pretrain_deep.yaml" in deep
     done = run(

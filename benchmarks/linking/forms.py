@@ -1,9 +1,7 @@
 """What the forms of names and the splitter of sentences are worth where no task of ours shows it.
 
-    python -m benchmarks.linking.forms hpo                          the dictionary on HPO's
-                                                                    definitions
-    python -m benchmarks.linking.forms sentences DDICorpus-2013.zip    splitters on the boundaries
-                                                                       of DDI's sentences
+    kepl measure forms                             the dictionary on HPO's definitions
+    kepl measure sentences DDICorpus-2013.zip      splitters on the boundaries of DDI's sentences
 
 HPO's definitions have no annotations. Gold is, at each place, the longest preferred or exact name
 of HPO whose words have the
@@ -15,11 +13,11 @@ from __future__ import annotations
 
 import random
 import re
-import sys
 import xml.etree.ElementTree as ElementTree
 import zipfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -39,8 +37,10 @@ Gold = dict[tuple[int, int], frozenset[str]]  # place -> the entities that are r
 
 
 def print_scores_of_forms() -> None:
-    """Strict precision, recall and F1 of each level of forms, with all kinds of names and with the
-    close ones."""
+    """Score the dictionary on HPO's definitions, at each level of forms.
+
+    Strict precision, recall and F1, with all kinds of names and with the close ones.
+    """
     graph = hpo.read()
     rows = [
         row for row, entity in enumerate(graph.names["id"].to_pylist()) if entity.startswith("HP:")
@@ -114,9 +114,14 @@ def score_linker(
     return 100 * right / found, 100 * right / wanted, 200 * right / (found + wanted)
 
 
-def print_scores_of_splitters(archive: str) -> None:
-    """Precision, recall and F1 of the boundaries between sentences, of ours and of kept
-    libraries."""
+def print_scores_of_splitters(archive: Path) -> None:
+    """Score splitters of sentences, ours and those of libraries, on DDI's sentences.
+
+    Precision, recall and F1 of the boundaries between sentences.
+
+    Args:
+        archive: The archive of DDI (DDICorpus-2013.zip).
+    """
     import pysbd
     import spacy
 
@@ -142,7 +147,7 @@ def print_scores_of_splitters(archive: str) -> None:
         print(f"{name}: P {100 * scores[0]:.1f}, R {100 * scores[1]:.1f}, F1 {100 * scores[2]:.1f}")
 
 
-def _documents(archive: str) -> Iterator[list[str]]:
+def _documents(archive: Path) -> Iterator[list[str]]:
     """The sentences of each document of DDI that has several."""
     with zipfile.ZipFile(archive) as files:
         for name in sorted(files.namelist()):
@@ -155,12 +160,3 @@ def _documents(archive: str) -> Iterator[list[str]]:
                 ]
                 if len(own) > 1:
                     yield own
-
-
-if __name__ == "__main__":
-    if sys.argv[1:] == ["hpo"]:
-        print_scores_of_forms()
-    elif sys.argv[1:2] == ["sentences"] and len(sys.argv) == 3:
-        print_scores_of_splitters(sys.argv[2])
-    else:
-        sys.exit(__doc__)

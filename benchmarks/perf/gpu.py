@@ -1,7 +1,7 @@
-"""What runs on a CUDA machine, and how fast: make gpu-check (python -m benchmarks.perf.gpu)
+"""What runs on a CUDA machine, and how fast: make gpu-check (kepl measure gpu)
 
     tests-<room>-<file>    the tests marked gpu of one file
-    speed-<name>           benchmarks.perf.speed on the device
+    speed-<name>           kepl measure speed on the device
     layers                 BERT-base's 12 layers over rows of several lengths: padded, packed, and
                            padded and compiled
     pretrain-<paper>       a rehearsal of the paper's profile (benchmarks.perf.rehearse):
@@ -16,20 +16,20 @@ resumes. At the end all parts are merged into runs/gpu-check.json and .md.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
+import re
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.perf.alone import call_alone
 from core.commands import child_environment, python_command
-from core.files import read_json, write_json, written
-from core.settings import nearest
+from core.files import InputError, read_json, write_json, written
+from core.settings import nearest, split_commas
 from core.tracking import ROOT, commit, runs_folder
 
 LIMIT = 480  #: seconds of a part
@@ -66,18 +66,10 @@ def tests(file: str) -> Part:
 
 
 def speed(name: str) -> Part:
-    """A benchmark of benchmarks.perf.speed whose arguments name a device."""
+    """A benchmark of benchmarks.perf.speed that supports devices."""
 
     def run(device: str) -> dict[str, Any]:
-        words = python_command("-m", "benchmarks.perf.speed", name, "--json", "--device", device)
-        done = subprocess.run(
-            words, cwd=ROOT, env=child_environment(), capture_output=True, text=True
-        )
-        if done.returncode:
-            raise RuntimeError(
-                f"{name}, exit status {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
-            )
-        found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        found = call_alone(f"measure speed {name}", {"json": True, "device": device})
         return {
             key: found[key]
             for key in ("ours", "reference", "ratio", "time_ratio", "equal", "settings")
@@ -193,7 +185,7 @@ def parts() -> dict[str, Part]:
                 str(file.relative_to(ROOT))
             )
     for file in sorted((ROOT / "benchmarks" / "perf" / "speed").glob("[a-z]*.py")):
-        if '"--device"' in file.read_text():
+        if re.search(r"def measure_speed\([^)]*\bdevice: str", file.read_text()):
             found[f"speed-{file.stem}"] = speed(file.stem)
     for file in sorted((ROOT / "experiments").glob("*/pipeline.yaml")):
         if "\n    rehearsal:" in file.read_text():
@@ -215,7 +207,8 @@ def device_name() -> str | None:
 
 def command(name: str, device: str) -> list[str]:
     """The process of a part."""
-    return python_command("-m", "benchmarks.perf.gpu", "--one", name, "--device", device)
+    words = ("benchmarks.perf.gpu:print_part", "--name", name, "--device", device)
+    return python_command("-m", "core.call", *words)
 
 
 def finished(words: list[str]) -> tuple[int, str, str]:
@@ -301,51 +294,40 @@ def merge(folder: Path, names: list[str]) -> list[dict[str, Any]]:
     return records
 
 
-def main(words: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        "python -m benchmarks.perf.gpu", description=__doc__.splitlines()[0]
-    )  # type: ignore[union-attr]
-    parser.add_argument("--only", help="parts whose name begins with this, or several, with commas")
-    parser.add_argument("--fresh", action="store_true", help="run parts that are complete, too")
-    parser.add_argument("--device", default="cuda", help=argparse.SUPPRESS)
-    parser.add_argument("--one", help=argparse.SUPPRESS)
-    given = parser.parse_args(words)
+def print_part(name: str, device: str) -> None:
+    """Run a part in this process, and print its result as JSON."""
+    print(json.dumps(parts()[name](device)))
+
+
+def check_gpu(only: Sequence[str] = (), fresh: bool = False, device: str = "cuda") -> int:
+    """Run the tests marked gpu, the speed benchmarks and short pre-training on a CUDA device.
+
+    Args:
+        only: Parts whose names begin with one of these words. Default: all.
+        fresh: Run parts that are complete, too.
+        device: Device of torch; cpu tries the command out.
+    """
     known = parts()
-    if given.one:
-        print(json.dumps(known[given.one](given.device)))
-        return 0
-    wanted = tuple((given.only or "").split(","))
-    chosen = [name for name in known if name.startswith(wanted)]
+    beginnings = tuple(split_commas(only))
+    chosen = [name for name in known if not beginnings or name.startswith(beginnings)]
     if not chosen:
-        print(
-            f"error: no part {given.only!r}; {nearest(given.only, list(known))}choose from:"
-            f" {', '.join(known)}",
-            file=sys.stderr,
+        raise InputError(
+            f"no part {beginnings[0]!r}; {nearest(beginnings[0], list(known))}choose from:"
+            f" {', '.join(known)}"
         )
-        return 2
-    if given.device == "cuda" and device_name() is None:
+    if device == "cuda" and device_name() is None:
         print("\n".join(chosen))
-        print(
-            "error: no CUDA device here; the parts above are what a CUDA machine would run",
-            file=sys.stderr,
-        )
-        return 2
-    folder, where = (
-        runs_folder() / "gpu-check",
-        {"commit": commit(), "device": device_name() or given.device},
-    )
+        raise InputError("no CUDA device here; the parts above are what a CUDA machine would run")
+    folder = runs_folder() / "gpu-check"
+    where = {"commit": commit(), "device": device_name() or device}
     for number, name in enumerate(chosen, 1):
         file = folder / f"{name}.json"
         old = read_json(file) if file.is_file() else {}
-        if (
-            not given.fresh
-            and old.get("ok")
-            and all(old.get(key) == value for key, value in where.items())
-        ):
+        if not fresh and old.get("ok") and all(old.get(k) == v for k, v in where.items()):
             print(f"[{number}/{len(chosen)}] {name}: complete", flush=True)
             continue
         print(f"[{number}/{len(chosen)}] {name} ...", flush=True)
-        write_json(file, done_part(name, given.device, where))
+        write_json(file, done_part(name, device, where))
     merge(folder, list(known))
     failed = [name for name in chosen if not read_json(folder / f"{name}.json")["ok"]]
     print(
@@ -353,7 +335,3 @@ def main(words: list[str] | None = None) -> int:
         f" {' '.join(failed)}".strip()
     )
     return 1 if failed else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -37,6 +37,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from core.call import command_words
 from core.commands import child_environment, python_command
 from core.files import InputError, locked, read_json, write_json, written
 from core.tracking import ROOT, runs_folder
@@ -45,6 +46,7 @@ from experiments.pretrain import commands, gpus, pipeline_of, table
 from experiments.stages import Stage, run_stages
 
 LOG = logging.getLogger(__name__)
+WRITER = "benchmarks.perf.synthetic:write_inputs"
 SCALE = 0.001
 #: name -> (processors, FLOP a second of each in bfloat16, dense, as its maker states it)
 HARDWARE = {
@@ -218,10 +220,10 @@ def overlay(
     return laid_over([found, rehearsal.get("settings", {})])
 
 
-def start_of(module: str, environment: Mapping[str, str]) -> float:
-    """Seconds that `python -m module` takes to do nothing."""
+def start_of(run: str, environment: Mapping[str, str]) -> float:
+    """Seconds that a stage's command takes to do nothing."""
     begun = time.monotonic()
-    words = python_command("-m", module, "--help")
+    words = python_command(*command_words(run, ["--help"]))
     subprocess.run(
         words, cwd=ROOT, env=child_environment(environment), stdout=subprocess.DEVNULL, check=False
     )
@@ -231,7 +233,7 @@ def start_of(module: str, environment: Mapping[str, str]) -> float:
 def config_of(stage: Stage, own: Path) -> dict[str, Any]:
     """The settings of a training by its config files, without the one that the rehearsal lays over
     them."""
-    files = [Path(b) for a, b in pairwise(stage.words) if a == "--config" and Path(b) != own]
+    files = [Path(b) for a, b in pairwise(stage.options) if a == "--config" and Path(b) != own]
     return laid_over([yaml.safe_load((ROOT / file).read_text()) for file in files])
 
 
@@ -270,9 +272,7 @@ def run_rehearsal(
         paper, profile, home / "work", own, where, seed, True, variants, args, rehearsed=True
     )
     if plan:
-        return "\n".join(
-            f"# {stage.title}\npython -m {shlex.join(stage.words)}" for stage in stages
-        )
+        return "\n".join(f"# {stage.title}\n{stage.command}" for stage in stages)
     with locked(
         above / f"{paper}.lock",
         "w",
@@ -285,7 +285,7 @@ def run_rehearsal(
             {"inputs": rehearsal["inputs"], "folder": str(home / "inputs"), "scale": share},
         )
         run_stages(
-            [Stage("Synthetic inputs", ["benchmarks.perf.synthetic", str(home / "inputs.json")])],
+            [Stage("Synthetic inputs", WRITER, ["--file", str(home / "inputs.json")])],
             home,
         )
         said = read_json(home / "inputs.json")["said"]
@@ -299,8 +299,8 @@ def run_rehearsal(
         costs, wholes = [], []
         starts: dict[str, float] = {}
         for number, stage in enumerate(stages, 1):
-            if not stage.result and stage.words[0] not in starts:
-                starts[stage.words[0]] = start_of(stage.words[0], environment)
+            if not stage.result and stage.run not in starts:
+                starts[stage.run] = start_of(stage.run, environment)
             LOG.info(f"[{number}/{len(stages)}] {stage.title}")
             before, begun = size(home), time.monotonic()
             try:
@@ -313,7 +313,7 @@ def run_rehearsal(
                 raise
             seconds = time.monotonic() - begun
             found = read_json(meter) if stage.result else None
-            start = starts.get(stage.words[0], 0.0)
+            start = starts.get(stage.run, 0.0)
             costs.append(Cost(stage.title, seconds, start, memory.peak, size(home) - before, found))
             if found:
                 wholes.append(
@@ -399,8 +399,8 @@ def format_costs(
             " paper's size on this machine;"
         ),
         (
-            f"before training start + (time - start) / {scale:g} with start = time of `python -m"
-            " <module> --help`; training as below."
+            f"before training start + (time - start) / {scale:g} with start = time of the command"
+            " with --help; training as below."
         ),
     ]
     return "\n".join([*lines, *notes])

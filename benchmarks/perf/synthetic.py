@@ -13,8 +13,7 @@ writer for each input that its profile starts from:
     bert, bart      an encoder of random weights with a tokenizer of its own, in the Hugging Face
                     layout
 
-    python -m benchmarks.perf.synthetic FILE      {inputs, folder, scale} as JSON; adds `said`, what
-                                              each input is
+`write_inputs` writes those of a rehearsal, in a process of its own.
 
 Everything is a function of the numbers given, so a text can name a graph's entities without reading
 the graph.
@@ -25,7 +24,6 @@ from __future__ import annotations
 import json
 import logging
 import string
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,8 +32,8 @@ from typing import Literal
 import numpy as np
 
 from core.dotted import imported
-from core.files import InputError, read_json, write_json, written
-from core.logs import quiet_libraries, set_up
+from core.files import read_json, write_json, written
+from core.logs import quiet_libraries
 from datamodules.corpus import is_held_out
 
 LOG = logging.getLogger(__name__)
@@ -480,30 +478,22 @@ def bart(
     )
 
 
-def main(words: list[str] | None = None) -> int:
-    """Write what a file asks for; a process of its own, so that whoever starts it need not hold the
-    libraries in memory."""
+def write_inputs(file: Path) -> None:
+    """Write the inputs that a file names, so that whoever starts it need not hold the libraries.
+
+    Args:
+        file: {inputs, folder, scale} as JSON; `said`, what each input is, is added.
+    """
     import transformers  # noqa: F401  what quiet_libraries silences must be there
 
-    set_up()
     quiet_libraries()
-    (file,) = sys.argv[1:] if words is None else words
     asked = read_json(file)
     said = {}
-    try:
-        for name, recipe in asked["inputs"].items():
-            begun = time.monotonic()
-            sizes = {key: value for key, value in recipe.items() if key not in ("write", "to")}
-            said[name] = imported(f"benchmarks.perf.synthetic.{recipe['write']}", "benchmarks")(
-                Path(asked["folder"]) / recipe["to"], asked["scale"], **sizes
-            )
-            LOG.info(f"{name}: {said[name]} ({time.monotonic() - begun:.0f} s)")
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    for name, recipe in asked["inputs"].items():
+        begun = time.monotonic()
+        sizes = {key: value for key, value in recipe.items() if key not in ("write", "to")}
+        said[name] = imported(f"benchmarks.perf.synthetic.{recipe['write']}", "benchmarks")(
+            Path(asked["folder"]) / recipe["to"], asked["scale"], **sizes
+        )
+        LOG.info(f"{name}: {said[name]} ({time.monotonic() - begun:.0f} s)")
     write_json(file, asked | {"said": said})
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -97,12 +97,13 @@ class EMBERTExample(NamedTuple):
 class EMBERTData(CorpusData):
     """Linked text as batches for EMBERT's objectives.
 
-    corpus       folder that ``python -m datamodules.corpus`` wrote, one token shorter than
+    corpus       folder that `kepl data corpus` wrote, one token shorter than
                  `max_length`
-    graph        folder of the graph that the corpus is linked with: ``vocabulary/`` of ``python -m
-                 kg.build.segment build``
+    tokenizer    the encoder's tokenizer: a folder or hub name
+    graph        folder of the graph that the corpus is linked with: ``vocabulary/`` of ``kepl
+                 graph segment build``
     segments     folder that command wrote
-    thesaurus    folder that ``python -m kg.build.thesaurus`` wrote for that graph
+    thesaurus    folder that ``kepl graph thesaurus`` wrote for that graph
     replace      share of the replaceable entities that are replaced (0: no context-entity
                  consistency)
     rate         share of the tokens that are hidden or replaced (the corruption rate, Section 4.6)
@@ -148,7 +149,7 @@ class EMBERTData(CorpusData):
         graph = KnowledgeGraph.load(self.graph)
         file = Path(self.segments) / "segments.parquet"
         if not file.is_file():
-            raise InputError(f"{file}: missing. Make it: python -m kg.build.segment build --help")
+            raise InputError(f"{file}: missing. Make it: kepl graph segment build --help")
         rows = read_table(file, ["name", "pieces"])
         self.pieces = Pieces(
             zip(rows["name"].to_pylist(), rows["pieces"].to_pylist(), strict=True), self.tokenizer
@@ -159,7 +160,7 @@ class EMBERTData(CorpusData):
         if len(same) and not known:
             raise InputError(
                 f"{self.thesaurus}: none of its {len(same)} entities is in {self.graph}. Make it of"
-                " that graph: python -m kg.build.thesaurus --help"
+                " that graph: kepl graph thesaurus --help"
             )
         types = np.unique(np.array(graph.entities["type"].to_pylist()), return_inverse=True)[1]
         named = zip(

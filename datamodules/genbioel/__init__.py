@@ -59,7 +59,7 @@ class GenBioELExample(NamedTuple):
 class GenBioELData(StepData):
     """Samples as batches.
 
-    samples      folder that ``python -m datamodules.genbioel samples`` wrote, or build_mentions
+    samples      folder that `kepl data samples` wrote, or build_mentions
     objective    "linking": the name is predicted; "denoising": BART's own objective on the same
                  text, which is the
                  encoder's without markers and then the decoder's, a full stop behind each

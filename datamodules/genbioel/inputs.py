@@ -83,7 +83,7 @@ class Inputs:
         if len(linking) != 1:
             raise InputError(
                 f'tokenizer: " {IS}" is {len(linking)} tokens; expected one, from which the names'
-                " hang. Take a BART's, or train one: python -m datamodules.genbioel tokenizer"
+                " hang. Take a BART's, or train one: kepl data tokenizer --help"
                 " --help"
             )
         self.linking = linking[0]

@@ -10,8 +10,12 @@ from datamodules.tokenizers import load_tokenizer
 
 
 def convert(source: Path, out: Path, prompt: str = "yes") -> None:
-    """Tokenizer and inputs of the authors' checkpoint, into `out`: the paper's settings; prompt
-    "no" for their runs without."""
+    """Tokenizer and inputs of the authors' checkpoint, into `out`: the paper's settings.
+
+    Args:
+        prompt: Whether a mention's name begins with the paper's prompt: yes, or no for their runs
+            without it.
+    """
     if prompt not in ("yes", "no"):
         raise InputError(f"prompt {prompt!r}: expected yes or no")
     tokenizer = load_tokenizer(str(source))

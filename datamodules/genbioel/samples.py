@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,6 +31,7 @@ import pyarrow.parquet as pq
 from transformers import PreTrainedTokenizerFast
 
 from core.files import InputError, lines, sha256
+from core.settings import split_commas
 from datamodules.genbioel.concept_names import left_to_one, normalised
 from datamodules.genbioel.inputs import Inputs
 from datamodules.genbioel.store import FORMAT, SAMPLES, Rows, array, manifest_of, save_rows
@@ -279,8 +281,8 @@ def build_samples(
     graph: list[str],
     tokenizer: str,
     out: str,
-    languages: tuple[str, ...] = ("en",),
-    kinds: tuple[str, ...] | None = None,
+    languages: Sequence[str] = ("en",),
+    kinds: Sequence[str] | None = None,
     skip_alone: bool = False,
     one_concept: bool = True,
     max_name: int = 128,
@@ -288,10 +290,26 @@ def build_samples(
     held_out: int = 500,
     exclude_names: str | None = None,
     seed: int = 0,
-    workers: int = 1,
+    workers: int | None = None,
     fresh: bool = False,
 ) -> Path:
-    """The folder with samples. The arguments are the command's.
+    """Make samples of KB-guided pre-training of graphs. Returns their folder.
+
+    Args:
+        graph: Folders of knowledge graphs.
+        tokenizer: The model's tokenizer: a folder or hub name.
+        out: Folder for the samples.
+        languages: Languages of names.
+        kinds: Kinds of names. Default: all.
+        skip_alone: Leave out concepts of one name and no definition.
+        one_concept: Leave a name of several concepts to the one with the fewest names.
+        max_name: Tokens of a name with its end, below.
+        max_definition: Tokens of a definition that count.
+        held_out: Names kept for validation at most.
+        exclude_names: File of names to leave out, one a line, in any case.
+        seed: Seed of the names held out.
+        workers: Processes, for the tokens. Default: one a core.
+        fresh: Build again even if they are there.
 
     Raises InputError when no name is left, and when `out` holds something else.
     """
@@ -300,6 +318,7 @@ def build_samples(
             f"--held_out {held_out} --max_name {max_name} --max_definition {max_definition}:"
             " expected 1, 2, 1 or more"
         )
+    languages, kinds = tuple(split_commas(languages)), tuple(split_commas(kinds or ())) or None
     folder, loaded = Path(out), load_tokenizer(tokenizer)
     place = folder.with_name(f"{folder.name}.parts")  # of tokens, until the samples are there
     Inputs(loaded)

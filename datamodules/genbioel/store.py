@@ -12,7 +12,7 @@ from core.artifact import Artifact
 from core.files import InputError
 
 FORMAT = 1
-SAMPLES = Artifact("samples", "python -m datamodules.genbioel --help", FORMAT, ("recipe", "kind"))
+SAMPLES = Artifact("samples", "kepl data samples --help", FORMAT, ("recipe", "kind"))
 
 
 def array(folder: Path, name: str) -> np.ndarray:

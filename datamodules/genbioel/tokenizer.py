@@ -28,9 +28,7 @@ from datamodules.tokenizers import (
 from kg.graph import KnowledgeGraph, fingerprint
 
 FORMAT = 1
-TOKENIZER = Artifact(
-    "tokenizer", "python -m datamodules.genbioel tokenizer --help", FORMAT, ("recipe",), ""
-)
+TOKENIZER = Artifact("tokenizer", "kepl data tokenizer --help", FORMAT, ("recipe",), "")
 OFTEN = 1000  # each of the samples' own words counts as often as a frequent word of the texts
 
 
@@ -62,7 +60,16 @@ def graph_texts(graph: KnowledgeGraph) -> Iterator[str]:
 
 
 def build_tokenizer(graph: list[str], out: str, size: int = 8000, fresh: bool = False) -> Path:
-    """The tokenizer's folder. Raises InputError when `out` holds something else."""
+    """Train a BART tokenizer of the names and definitions of graphs. Returns its folder.
+
+    Args:
+        graph: Folders of knowledge graphs.
+        out: Folder for the tokenizer.
+        size: Tokens of its vocabulary at most.
+        fresh: Build again even if it is there.
+
+    Raises InputError when `out` holds something else.
+    """
     folder = Path(out)
     recipe = {"format": FORMAT, "graphs": [fingerprint(g) for g in graph], "size": size}
     if TOKENIZER.is_kept(folder, {"recipe": recipe}, fresh):

@@ -13,10 +13,12 @@ def convert(source: Path, out: Path, graph: str | None = None) -> None:
     """Beside the authors' weights: the entities' ids in the order of the table's rows, and a
     graph's names, into `out`.
 
-    source  folder with `entity.jsonl`: {"id": row, "entity_name": CUI}, [PAD_ENT] and the like
-        among them
-    graph   folder of a graph of the same UMLS release: links by name and the names of predicted
-            entities need it
+    Args:
+        source: Folder with `entity.jsonl`: {"id": row, "entity_name": CUI}, [PAD_ENT] and the like
+            among them.
+        graph: Folder of a graph of the same UMLS release: links by name and the names of predicted
+            entities need it.
+
     Raises InputError for a broken line, a row that occurs twice, and a graph that has none of the
     entities.
     """

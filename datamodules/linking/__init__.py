@@ -17,7 +17,7 @@ tumours"). `gold` holds a list of ids for each concept that the mention means, a
 right. `start` and `end` are offsets in the document's text, null where the source has no text.
 
     formats     the readers of the real formats
-    layperson   HPO-EL: patient words -> HPO term;  python -m datamodules.linking held-out FILE  its
+    layperson   HPO-EL: patient words -> HPO term;  kepl data held-out FILE  its
                 dev and test queries
 """  # noqa: E501
 

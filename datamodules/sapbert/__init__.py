@@ -96,7 +96,7 @@ class _Listed(Dataset[SapBERTBatch]):
 class SapBERTData(StepData):
     """Pairs as batches. A batch is a function of (seed, step) alone.
 
-    pairs        folder that ``python -m datamodules.sapbert`` wrote
+    pairs        folder that ``kepl data pairs`` wrote
     batch_size   pairs a step; twice as many names (the paper's 480 names)
     max_length   tokens of a name with [CLS] and [SEP]; longer names are cut
     groups       groups of similar length that a step's names are encoded in

@@ -1,6 +1,6 @@
 """Pairs of names for SapBERT (Liu et al., NAACL 2021, Appendix A.2 and A.3).
 
-    python -m datamodules.sapbert --graph GRAPH [GRAPH ...] --tokenizer NAME --out FOLDER
+    kepl data pairs --graph GRAPH [GRAPH ...] --tokenizer NAME --out FOLDER
 
 writes, from the names of one or more graphs, lower-cased, with single spaces, once a concept:
 
@@ -26,11 +26,9 @@ only; here all count.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
-import os
 import shutil
-import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,8 +38,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from core.arrays import read_table
-from core.artifact import Artifact, manifest_path, read_manifest
+from core.artifact import Artifact, manifest_path
 from core.files import InputError, lines, sha256
+from core.settings import split_commas
 from datamodules.linking import load_linking
 from datamodules.sapbert.alike import normalised, same_words, similar_concepts, united
 from datamodules.tokenizers import (
@@ -53,7 +52,7 @@ from datamodules.tokenizers import (
 from kg.graph import KnowledgeGraph, fingerprint
 
 FORMAT = 1
-PAIRS = Artifact("pairs", "python -m datamodules.sapbert --help", FORMAT, ("recipe",))
+PAIRS = Artifact("pairs", "kepl data pairs --help", FORMAT, ("recipe",))
 SHARD = 1 << 22  # pairs in a file
 #: relation -> whether its tail is the trade concept (else its head is)
 TRADE = {"has_tradename": True, "tradename_of": False}
@@ -266,8 +265,8 @@ def build_pairs(
     graph: list[str],
     tokenizer: str,
     out: str,
-    languages: tuple[str, ...] = ("en",),
-    kinds: tuple[str, ...] | None = None,
+    languages: Sequence[str] = ("en",),
+    kinds: Sequence[str] | None = None,
     max_pairs: int = 50,
     held_out: int = 500,
     exclude_names: str | None = None,
@@ -277,10 +276,30 @@ def build_pairs(
     distinct_words: bool = False,
     neighbours: int = 0,
     seed: int = 0,
-    workers: int = 1,
+    workers: int | None = None,
     fresh: bool = False,
 ) -> Path:
-    """The folder with pairs. The arguments are the command's.
+    """Make pairs of the names of one or more graphs. Returns their folder.
+
+    Args:
+        graph: Folders of knowledge graphs.
+        tokenizer: The encoder's tokenizer: a folder or hub name.
+        out: Folder for the pairs.
+        languages: Languages of names.
+        kinds: Kinds of names. Default: all.
+        max_pairs: Pairs of a concept at most.
+        held_out: Names kept for validation at most.
+        exclude_names: File of names to leave out, one a line, in any case.
+        exclude_concepts: File of ids of concepts to leave out, one a line.
+        trade_names: Add the names of a trade concept to its ingredient (UMLS).
+        unite: Unite concepts of different graphs that have the same name.
+        distinct_words: Take one of a concept's names that differ in the order of words or an s
+            (MeSH's permuted entry terms).
+        neighbours: Note so many concepts with similar names of each, for batches of similar
+            concepts.
+        seed: Seed of what is drawn.
+        workers: Processes, for the tokens. Default: one a core.
+        fresh: Build again even if they are there.
 
     Raises InputError when nothing is left to pair, and when `out` holds something else.
     """
@@ -290,6 +309,7 @@ def build_pairs(
         )
     if neighbours < 0:
         raise InputError(f"--neighbours {neighbours}: expected 0 or more")
+    languages, kinds = tuple(split_commas(languages)), tuple(split_commas(kinds or ())) or None
     folder, loaded = Path(out), load_tokenizer(tokenizer)
     place = folder.with_name(f"{folder.name}.parts")  # of tokens, until the pairs are there
     recipe = {
@@ -491,79 +511,3 @@ class Pairs:
     @property
     def concepts(self) -> list[str]:
         return read_table(self.folder / "concepts.parquet", ["id"])["id"].to_pylist()
-
-
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(",") if part.strip())
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m datamodules.sapbert", description=str(__doc__).split("\n")[0]
-    )
-    parser.add_argument(
-        "--graph", required=True, nargs="+", action="extend", help="folders of knowledge graphs"
-    )
-    parser.add_argument(
-        "--tokenizer", required=True, help="the encoder's tokenizer: a folder or hub name"
-    )
-    parser.add_argument("--out", required=True, help="folder for the pairs")
-    parser.add_argument(
-        "--languages", type=_words, default=("en",), metavar="A,B", help="languages of names (en)"
-    )
-    parser.add_argument(
-        "--kinds", type=_words, default=None, metavar="A,B", help="kinds of names (all)"
-    )
-    parser.add_argument(
-        "--workers",
-        type=int,
-        default=len(os.sched_getaffinity(0)),
-        help="processes, for the tokens (all cores)",
-    )
-    parser.add_argument("--max_pairs", type=int, default=50, help="pairs of a concept at most (50)")
-    parser.add_argument(
-        "--held_out", type=int, default=500, help="names kept for validation at most (500)"
-    )
-    parser.add_argument(
-        "--exclude_names", metavar="FILE", help="names to leave out, one a line, in any case"
-    )
-    parser.add_argument(
-        "--exclude_concepts", metavar="FILE", help="ids of concepts to leave out, one a line"
-    )
-    parser.add_argument(
-        "--trade_names",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="the UMLS rule above",
-    )
-    parser.add_argument(
-        "--unite",
-        action="store_true",
-        help="concepts of different graphs with the same name are one",
-    )
-    parser.add_argument(
-        "--distinct_words",
-        action="store_true",
-        help=(
-            "of a concept's names that differ in the order of words or an s, take one (MeSH's"
-            " permuted entry terms)"
-        ),
-    )
-    parser.add_argument(
-        "--neighbours",
-        type=int,
-        default=0,
-        metavar="K",
-        help="note each concept's K nearest by name, for batches of similar concepts (0: none)",
-    )
-    parser.add_argument("--seed", type=int, default=0, help="of what is drawn (0)")
-    parser.add_argument("--fresh", action="store_true", help="build again even if it is there")
-    given = vars(parser.parse_args())
-    try:
-        folder = build_pairs(**given)
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
-    print(folder)
-    for what, count in read_manifest(folder)["counts"].items():
-        print(f"{count:>12,} {what}")

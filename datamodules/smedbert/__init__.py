@@ -109,7 +109,7 @@ def halves(told: Mentions, noise: Sequence[np.ndarray]) -> tuple[Mentions, Menti
 class SMedBERTData(OrderedText):
     """Linked text with neighbours as masked batches.
 
-    neighbours   folder of the :class:`NeighbourTable` (``python -m kg.pagerank``)
+    neighbours   folder of the :class:`NeighbourTable` (``kepl graph neighbours``)
     k            neighbours a mention at most (the paper's 10)
     infused      share of the unmasked mentions that take half of their neighbours in and are asked
                  for the others: the same ones

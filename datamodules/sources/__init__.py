@@ -177,11 +177,20 @@ def place() -> Path:
 
 
 def fetched(
-    dataset: str, folder: str | Path, mirrors: Sequence[str | Path] = (), network: bool = True
+    dataset: str, data: str | Path, mirror: Sequence[str | Path] = (), network: bool = True
 ) -> Path:
-    """:func:`fetch`, telling about optional files that are not there. Returns the data set's
-    folder."""
-    result = fetch(dataset, folder, mirrors, network)
+    """Fetch and verify a data set's files, and report optional ones that are not available. Returns
+    the data set's folder.
+
+    Args:
+        dataset: Name in datamodules/sources/sources.yaml.
+        data: Folder that the data set's folder is in.
+        mirror: Folders or archives that hold the files.
+        network: Whether files that no mirror holds are downloaded.
+
+    Raises InputError as :func:`fetch`.
+    """
+    result = fetch(dataset, data, mirror, network)
     for path, why in result.missing.items():
         LOG.warning(f"{dataset}: without {path} ({why})")
     return result.folder

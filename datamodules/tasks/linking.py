@@ -306,7 +306,7 @@ TASKS = (
         _pubtator({s: f"medmentions/{s}.txt" for s in ("train", "dev", "test")}, (), None),
         ("medmentions/test.txt",),
         abbreviations=True,
-        needs_graph="UMLS (2017AA; python -m kg.build umls)",
+        needs_graph="UMLS (2017AA; kepl graph build umls)",
     ),
     Task(
         "COMETA-EL",

@@ -1,7 +1,7 @@
-"""python -m kg.build SOURCE [PATH] --out FOLDER: what `kg.build.source` documents."""
+"""python -m kg.build: kepl graph build, for scripts that call it so."""
 
 import sys
 
-from kg.build.source import main
+from core.call import main
 
-sys.exit(main())
+sys.exit(main(["graph", "build", *sys.argv[1:]]))

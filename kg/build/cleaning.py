@@ -1,7 +1,7 @@
 """Running text from the web -> clean segments, by the rules of SMedBERT (Zhang et al., ACL 2021,
 appendix A.1.1).
 
-    python -m kg.build.cleaning --input FILE|FOLDER … --out FILE.jsonl [--encoding gb18030]
+    kepl graph clean --input FILE|FOLDER … --out FILE.jsonl [--encoding gb18030]
     [--columns title,ask,answer]
 
 The paper removes URLs, HTML tags and e-mail addresses from the posts, drops segments of fewer than
@@ -35,7 +35,6 @@ they are put together, in their order.
 
 from __future__ import annotations
 
-import argparse
 import csv
 import hashlib
 import html
@@ -43,7 +42,6 @@ import json
 import os
 import re
 import shutil
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -54,6 +52,7 @@ from core.artifact import check_files
 from core.executor import Part, parts_folder
 from core.files import InputError, Span, check_writable, lines, written
 from core.outputs import check_no_input
+from core.settings import split_commas
 from kg.documents.formats import (
     OTHER_FILES,
     check_options,
@@ -328,9 +327,9 @@ def _joined(paths: Iterable[Path], counts: Counter[str], twice: bool) -> Iterato
                 yield line
 
 
-def cleaned(
-    inputs: Sequence[str | Path],
-    out: str | Path,
+def clean_files(
+    input: Sequence[Path],
+    out: Path,
     *,
     encoding: str = "utf-8",
     columns: Sequence[str] = (),
@@ -339,21 +338,33 @@ def cleaned(
     longest: int = 512,
     chinese: float = 0.5,
     twice: bool = False,
-    workers: int = 1,
+    workers: int | None = None,
     part_size: int = PART,
     engine: str | None = None,
     fresh: bool = False,
 ) -> Counter[str]:
-    """Clean the documents of `inputs`, files and folders, into the file `out`; returns the counts.
+    """Clean text of the web, in segments, by the rules of SMedBERT.
 
-    columns, whole, encoding: see :func:`texts`; shortest, longest, chinese: see :func:`segments`.
-        twice: keep segments that were
-    there already. workers, engine: see core.executor. part_size: bytes of input in a part, about.
-        fresh: begin again where a run
-    with other settings was stopped.
-    Raises InputError for an input that cannot be read, settings that leave nothing, and when no
-    segment is left.
+    Args:
+        input: Files (.jsonl .txt .csv, also .gz) or folders of them.
+        out: File of JSON lines to write, one {id, text} per line.
+        encoding: Encoding of the files, such as gb18030.
+        columns: CSV columns that are the text, with commas.
+        whole: Read a plain-text file as one document, not one a line.
+        shortest: Fewest characters of a segment (the paper's).
+        longest: Most characters of a segment (the paper's).
+        chinese: Share of letters that must be Chinese. 0 is any.
+        twice: Keep segments that were there already.
+        workers: Processes. Default: one a core.
+        part_size: Bytes of input in a part, about.
+        engine: Where parts are made: processes, or ray.
+        fresh: Begin again where a run with other settings was stopped.
+
+    Returns the counts. Raises InputError for an input that cannot be read, settings that leave
+    nothing, and when no segment is left.
     """
+    workers = len(os.sched_getaffinity(0)) if workers is None else workers
+    columns, inputs = split_commas(columns), input
     out, counts = Path(out), Counter[str]()
     check_lengths(shortest, longest, chinese)
     check_options(None, "skip", encoding)
@@ -396,76 +407,15 @@ def cleaned(
             f"{inputs[0]}: no segment is left of {counts['documents']:,} documents: {dict(counts)}."
             " Loosen --shortest or --chinese."
         )
+    _print_counts(out, counts)
     return counts
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m kg.build.cleaning",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+def _print_counts(out: Path, counts: Counter[str]) -> None:
+    print(
+        f"{out}: {counts['segments']:,} segments, {counts['characters']:,} characters of"
+        f" {counts['documents']:,} documents"
     )
-    parser.add_argument(
-        "--input",
-        required=True,
-        nargs="+",
-        help="files (.jsonl .txt .csv, also .gz) or folders of them",
-    )
-    parser.add_argument(
-        "--out", required=True, metavar="FILE", help="JSON lines to write: one {id, text} per line"
-    )
-    parser.add_argument("--encoding", default="utf-8", help="of the files, such as gb18030 (utf-8)")
-    parser.add_argument(
-        "--columns", default="", metavar="A,B", help="CSV: the columns that are the text"
-    )
-    parser.add_argument(
-        "--whole", action="store_true", help="a plain-text file is one document, not one a line"
-    )
-    parser.add_argument(
-        "--shortest", type=int, default=256, help="characters of a segment (256, the paper's)"
-    )
-    parser.add_argument(
-        "--longest", type=int, default=512, help="characters of a segment (512, the paper's)"
-    )
-    parser.add_argument(
-        "--chinese",
-        type=float,
-        default=0.5,
-        help="share of letters that must be Chinese (0.5); 0: any",
-    )
-    parser.add_argument(
-        "--twice", action="store_true", help="keep segments that were there already"
-    )
-    parser.add_argument(
-        "--workers", type=int, default=len(os.sched_getaffinity(0)), help="processes (all cores)"
-    )
-    parser.add_argument(
-        "--part-size",
-        type=int,
-        default=PART,
-        metavar="BYTES",
-        help=f"of input in a part, about ({PART:,})",
-    )
-    parser.add_argument(
-        "--fresh",
-        action="store_true",
-        help="begin again where a run with other settings was stopped",
-    )
-    given = vars(parser.parse_args(arguments))
-    given["columns"] = [column.strip() for column in given["columns"].split(",") if column.strip()]
-    out = given["out"]
-    try:
-        counts = cleaned(given.pop("input"), **given)
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    kept = f"{counts.pop('segments'):,} segments, {counts.pop('characters'):,} characters"
-    print(f"{out}: {kept} of {counts.pop('documents'):,} documents")
     for what, count in counts.items():
-        if count:
+        if count and what not in ("segments", "characters", "documents"):
             print(f"  {count:,} {what}")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

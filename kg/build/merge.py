@@ -1,4 +1,4 @@
-"""Several graphs as one, by name and alias.   python -m kg.build.merge GRAPH GRAPH … --out FOLDER
+"""Several graphs as one, by name and alias.   kepl graph merge GRAPH GRAPH … --out FOLDER
 
 The first graph stays as it is; each of the others is united with what exists by then, in the order
 given.
@@ -26,8 +26,6 @@ What comes of them
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -243,18 +241,28 @@ def merged(graphs: Sequence[tuple[str, KnowledgeGraph]]) -> KnowledgeGraph:
     return whole
 
 
-def merge(folders: Sequence[str | Path], out: str | Path, fresh: bool = False) -> KnowledgeGraph:
-    """The graphs in `folders` as one, saved in `out`. Raises InputError."""
+def merge(graphs: Sequence[Path], out: Path, fresh: bool = False) -> KnowledgeGraph:
+    """Merge graphs by names and aliases; the first one wins.
+
+    Args:
+        graphs: Folders of knowledge graphs, the first one wins.
+        out: Folder for the graph.
+        fresh: Merge again even if the same graph is there.
+    """
+    check_no_input(out, graphs)
     recipe = {
         "reader": "kg.merge",
         "options": {},
-        "inputs": [fingerprint(folder) for folder in folders],
+        "inputs": [fingerprint(folder) for folder in graphs],
     }
     if GRAPH.is_kept(out, recipe, fresh):
-        return KnowledgeGraph.load(out)
-    graph = merged([(Path(folder).name, KnowledgeGraph.load(folder)) for folder in folders])
-    graph.manifest |= recipe
-    graph.save(out)
+        graph = KnowledgeGraph.load(out)
+    else:
+        graph = merged([(folder.name, KnowledgeGraph.load(folder)) for folder in graphs])
+        graph.manifest |= recipe
+        graph.save(out)
+    print(printed(graph.manifest["merged"]))
+    print(f"{out}: " + ", ".join(f"{count:,} {part}" for part, count in graph.counts().items()))
     return graph
 
 
@@ -268,33 +276,3 @@ def printed(report: Sequence[dict[str, Any]]) -> str:
             f"  {count:,} {what}" for what, count in part.items() if what not in ("graph", "given")
         ]
     return "\n".join(lines)
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m kg.build.merge",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument(
-        "graphs", nargs="+", metavar="GRAPH", help="folders of knowledge graphs, the first one wins"
-    )
-    parser.add_argument("--out", required=True, metavar="FOLDER", help="where the graph goes")
-    parser.add_argument(
-        "--fresh", action="store_true", help="merge again even if the same graph is there"
-    )
-    given = parser.parse_args(arguments)
-    try:
-        check_no_input(Path(given.out), given.graphs)
-        graph = merge(given.graphs, given.out, given.fresh)
-    except InputError as error:
-        print(error, file=sys.stderr)
-        return 2
-    print(printed(graph.manifest["merged"]))
-    counts = ", ".join(f"{count:,} {part}" for part, count in graph.counts().items())
-    print(f"{given.out}: {counts}")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,7 +1,7 @@
 """From a source's graph to the one that is trained on: entities with types, relations between
 entities, equivalences apart.
 
-    python -m kg.build.refine GRAPH --out FOLDER [--types GRAPH,GRAPH]
+    kepl graph refine GRAPH --out FOLDER [--types GRAPH,GRAPH]
 
 Readers keep what their format says; every decision about it is made here, counted, printed and kept
 in the manifest under `refined`. The rules are made for Chinese graphs (CMeKG first of all) and go
@@ -47,9 +47,7 @@ Names
 
 from __future__ import annotations
 
-import argparse
 import re
-import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -57,6 +55,7 @@ from typing import Any
 
 from core.files import InputError
 from core.outputs import check_no_input
+from core.settings import split_commas
 from kg.graph import GRAPH, KnowledgeGraph, fingerprint, table
 from kg.linking.normal import comparable
 
@@ -466,91 +465,59 @@ def printed(report: dict[str, Any]) -> str:
 
 
 def refine(
-    folder: str | Path,
-    out: str | Path,
-    types: Sequence[str | Path] = (),
+    graph: Path,
+    out: Path,
+    types: Sequence[Path] = (),
+    equivalent: Sequence[str] = EQUIVALENT,
+    without: Sequence[str] = WITHOUT,
+    longest: int = 15,
+    loose: float = 0.3,
+    least: int = 2,
+    share: float = 0.5,
+    foreign: bool = False,
     fresh: bool = False,
-    **options: Any,
 ) -> KnowledgeGraph:
-    """The graph in `folder`, refined and saved in `out`. `options`: see refined."""
+    """Prepare a Chinese graph for training: types, relations between entities, equivalences apart.
+
+    Args:
+        graph: Folder of a knowledge graph.
+        out: Folder for the refined graph.
+        types: Graphs that have more types, with commas.
+        equivalent: Equivalence relations, with commas.
+        without: Relations that are left out, with commas.
+        longest: Most characters of a name that heads nothing.
+        loose: Share of free text that drops a relation.
+        least: Fewest triples of a relation.
+        share: Share of its triples that decides a relation's type.
+        foreign: Keep entities without a Chinese character.
+        fresh: Refine again even if the same graph is there.
+    """
+    others = [Path(folder) for folder in split_commas([str(folder) for folder in types])]
+    check_no_input(out, [graph, *others])
+    options: dict[str, Any] = {
+        "equivalent": split_commas(equivalent),
+        "without": split_commas(without),
+        "longest": longest,
+        "loose": loose,
+        "least": least,
+        "share": share,
+        "foreign": foreign,
+    }
     recipe = {
         "reader": "kg.refine",
-        "options": {
-            key: list(value) if isinstance(value, tuple) else value
-            for key, value in options.items()
+        "options": options,
+        "inputs": {
+            "graph": fingerprint(graph),
+            "types": [fingerprint(folder) for folder in others],
         },
-        "inputs": {"graph": fingerprint(folder), "types": [fingerprint(one) for one in types]},
     }
     if GRAPH.is_kept(out, recipe, fresh):
-        return KnowledgeGraph.load(out)
-    others = [(Path(one).name, KnowledgeGraph.load(one)) for one in types]
-    graph = refined(KnowledgeGraph.load(folder), others, **options)
-    graph.manifest |= recipe
-    graph.save(out)
-    return graph
-
-
-def _listed(text: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(",") if part.strip())
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m kg.build.refine",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("graph", metavar="GRAPH", help="folder of a knowledge graph")
-    parser.add_argument(
-        "--out", required=True, metavar="FOLDER", help="where the refined graph goes"
-    )
-    parser.add_argument(
-        "--types", type=_listed, default=(), metavar="A,B", help="graphs that have more types"
-    )
-    parser.add_argument(
-        "--equivalent",
-        type=_listed,
-        default=EQUIVALENT,
-        metavar="A,B",
-        help=f"equivalence relations (default: {','.join(EQUIVALENT)})",
-    )
-    parser.add_argument(
-        "--without",
-        type=_listed,
-        default=WITHOUT,
-        metavar="A,B",
-        help=f"relations that are left out (default: {','.join(WITHOUT)})",
-    )
-    parser.add_argument(
-        "--longest", type=int, default=15, help="characters of a name that heads nothing (15)"
-    )
-    parser.add_argument(
-        "--loose", type=float, default=0.3, help="share of free text that drops a relation (0.3)"
-    )
-    parser.add_argument("--least", type=int, default=2, help="triples that a relation needs (2)")
-    parser.add_argument(
-        "--share",
-        type=float,
-        default=0.5,
-        help="share of its triples that decides a relation's type (0.5)",
-    )
-    parser.add_argument(
-        "--foreign", action="store_true", help="keep entities without a Chinese character"
-    )
-    parser.add_argument(
-        "--fresh", action="store_true", help="refine again even if the same graph is there"
-    )
-    given = vars(parser.parse_args(arguments))
-    try:
-        check_no_input(Path(given["out"]), [given["graph"], *given["types"]])
-        graph = refine(given.pop("graph"), out := given.pop("out"), **given)
-    except InputError as error:
-        print(error, file=sys.stderr)
-        return 2
-    print(printed(graph.manifest["refined"]))
-    print(f"{out}: " + ", ".join(f"{count:,} {part}" for part, count in graph.counts().items()))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+        result = KnowledgeGraph.load(out)
+    else:
+        typed = [(folder.name, KnowledgeGraph.load(folder)) for folder in others]
+        result = refined(KnowledgeGraph.load(graph), typed, **options)
+        result.manifest |= recipe
+        result.save(out)
+    print(printed(result.manifest["refined"]))
+    print(f"{out}: " + ", ".join(f"{count:,} {part}" for part, count in result.counts().items()))
+    return result

@@ -1,5 +1,5 @@
-"""Build a graph from a source and save it.   python -m kg.build SOURCE [PATH] --out FOLDER
-                                              [--option value …]
+"""Build a graph from a source and save it.   kepl graph build SOURCE [PATH] --out FOLDER
+                                             [--option value …]
 
 A source is a file in kg/build/sources with `files(path)`, the list of files it reads, and
 `read(path, …)`, the graph; the options are read's own arguments (lists with blanks or commas:
@@ -10,15 +10,14 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Any, get_type_hints
+from typing import Any
 
 from core.files import InputError, limit_documents, sha256
 from core.outputs import check_no_input
-from core.settings import help_text, nearest, options_of, parse
+from core.settings import NEEDED, Option, nearest, options_of, split_commas, with_options
 from kg.graph import GRAPH, KnowledgeGraph
 
 SOURCES = Path(__file__).parent / "sources"
@@ -39,46 +38,43 @@ def source_module(name: str) -> ModuleType:
     return importlib.import_module(f"kg.build.sources.{name}")
 
 
-def command(module: ModuleType) -> Callable[..., Any]:
-    """A function whose signature and docstring are the options of `kg.build` for this source: path,
-    out, fresh and read's own."""
-    path, *own = inspect.signature(module.read).parameters.values()
-    hints = get_type_hints(module.read)
-    needed = path.default is inspect.Parameter.empty
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    optional = [p.replace(kind=keyword, annotation=hints[p.name]) for p in own]
-    parameters = [
-        inspect.Parameter(
-            "path", keyword, annotation=Path if needed else Path | None, default=path.default
-        ),
-        inspect.Parameter("out", keyword, annotation=Path),
-        inspect.Parameter("fresh", keyword, annotation=bool, default=False),
-        inspect.Parameter("max_document", keyword, annotation=int, default=16),
-        *optional,
+def source_command(name: str) -> Callable[..., Any]:
+    """Build a graph from a source and save it: SOURCE [PATH] --out FOLDER.
+
+    The function for a source has the options path, out, fresh, max_document and those of its
+    `read`. Raises InputError for an unknown source.
+    """
+    module = source_module(name)
+    path, *own = options_of(module.read).values()
+    needed = path.default is NEEDED
+    default = "" if needed else " Default: what an installed package carries."
+    options = [
+        Option("path", Path if needed else Path | None, path.default, f"File or folder.{default}"),
+        Option("out", Path, NEEDED, "Folder for the graph."),
+        Option("fresh", bool, False, "Build again even if the same graph is there."),
+        Option("max_document", int, 16, "MiB that a line or record has at most, decompressed."),
+        *own,
     ]
 
-    def settings(**given: Any) -> dict[str, Any]:
-        return given
+    def build_source(
+        path: Path | None, out: Path, fresh: bool, max_document: int, **options: Any
+    ) -> None:
+        limit_documents(max_document)
+        listed = {
+            key: split_commas(value)
+            for key, value in options.items()
+            if isinstance(value, (list, tuple))
+        }
+        graph = build_graph(name, path, out, fresh, **options | listed)
+        print(f"{out}: " + ", ".join(f"{count:,} {part}" for part, count in graph.counts().items()))
+        for reason, count in graph.manifest.get("left_out", {}).items():
+            if count:
+                print(f"left out: {count:,} {reason}")
 
-    settings.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    settings.__annotations__ = {p.name: p.annotation for p in parameters}
-    about, _, told = inspect.getdoc(module.read).partition("\nArgs:\n")  # type: ignore[union-attr]
-    settings.__doc__ = (
-        f"{inspect.cleandoc(module.__doc__ or '')}\n\n{about.strip()}\n\nArgs:\n    path: File or"
-        f" folder to read.{'' if needed else ' Default: what an installed package carries.'}\n   "
-        " out: Folder for the graph.\n    fresh: Build again even if the same graph is there.\n   "
-        " max_document: MiB that one line or record has at most,"
-        f" decompressed.\n{told.partition(chr(10) + 'Raises:')[0]}"
+    about = (inspect.getdoc(module.read) or "").partition("\nArgs:\n")[0].strip()
+    return with_options(
+        build_source, f"{inspect.cleandoc(module.__doc__ or '')}\n\n{about}", options
     )
-    return settings
-
-
-def _parts(value: Any) -> Any:
-    """A list's values, each of which may be several with commas between them; any other value
-    itself."""
-    if isinstance(value, str) or not isinstance(value, Sequence):
-        return value
-    return [part.strip() for text in value for part in text.split(",") if part.strip()]
 
 
 def inputs_of(module: ModuleType, path: Path | None) -> dict[str, dict[str, Any]]:
@@ -116,42 +112,3 @@ def build_graph(
     graph.manifest |= recipe
     graph.save(out)
     return graph
-
-
-def run_graph_build(words: Sequence[str], what: str = "python -m kg.build") -> int:
-    """`kg.build SOURCE [PATH] --out FOLDER [--name value | NAME=value ...]`. Returns the exit code.
-    Raises InputError."""
-    if not words or words[0] in ("-h", "--help"):
-        print(
-            f"{inspect.cleandoc(__doc__ or '')}\nSources: {', '.join(source_names())}. Options of"
-            f" one: {what} SOURCE --help"
-        )
-        return 0 if words else 2
-    name, *rest = words
-    own, what = command(source_module(name)), f"{what} {name}"
-    if "--help" in rest or "-h" in rest:
-        print(help_text(what, own.__doc__ or "", options_of(own), ("path",)))
-        return 0
-    given = {
-        key: _parts(value) for key, value in parse(own, rest, ("path",), what).arguments.items()
-    }
-    limit_documents(given.pop("max_document", 16))
-    out = given.pop("out")
-    graph = build_graph(name, given.pop("path"), out, given.pop("fresh"), **given)
-    print(f"{out}: " + ", ".join(f"{count:,} {part}" for part, count in graph.counts().items()))
-    for reason, count in graph.manifest.get("left_out", {}).items():
-        if count:
-            print(f"left out: {count:,} {reason}")
-    return 0
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    try:
-        return run_graph_build(list(sys.argv[1:] if arguments is None else arguments))
-    except InputError as error:
-        print(error, file=sys.stderr)
-        return 2
-
-
-if __name__ == "__main__":
-    sys.exit(main())

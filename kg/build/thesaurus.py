@@ -1,4 +1,4 @@
-"""Names that mean the same, by entity: python -m kg.build.thesaurus --graph GRAPH [--pairs FILE ...]
+"""Names that mean the same, by entity: kepl graph thesaurus --graph GRAPH [--pairs FILE ...]
 --out FOLDER
 
     thesaurus.parquet   entity (an id of the graph), name, kind; a row for every name of each entity
@@ -31,12 +31,9 @@ means what the mention does.
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -49,7 +46,7 @@ from kg.graph import KnowledgeGraph, fingerprint
 
 FORMAT = 1
 THESAURUS = Artifact(
-    "thesaurus", "python -m kg.build.thesaurus --help", FORMAT, verified="thesaurus.parquet"
+    "thesaurus", "kepl graph thesaurus --help", FORMAT, verified="thesaurus.parquet"
 )
 SCHEMA = pa.schema([("entity", pa.string()), ("name", pa.string()), ("kind", pa.string())])
 OWN, ALIAS, EQUIVALENCE, BRAND, GENERIC, PAIR = (
@@ -224,72 +221,44 @@ class Thesaurus:
         return dict(self._names.get(entity, {}))
 
 
-def thesaurus(
-    graph: str | Path, out: str | Path, pairs: Sequence[str | Path] = ()
-) -> dict[str, Any]:
-    """Write the thesaurus of the graph in a folder to `out`; returns its manifest. Raises
-    InputError."""
-    given = KnowledgeGraph.load(graph)
-    found, left_out = rows(given, [row for path in pairs for row in read_pairs(path)])
-    types = dict(zip(given.ids.to_pylist(), given.entities["type"].to_pylist(), strict=True))
+def build_thesaurus(graph: Path, out: Path, pairs: Sequence[Path] = ()) -> None:
+    """Collect the names of each entity that mean the same.
+
+    Args:
+        graph: Folder of a knowledge graph.
+        out: Folder for the thesaurus.
+        pairs: Tables of mention and standard term: TSV, or CHIP-CDN's JSON.
+    """
+    loaded = KnowledgeGraph.load(graph)
+    found, left_out = rows(loaded, [row for path in pairs for row in read_pairs(path)])
+    types = dict(zip(loaded.ids.to_pylist(), loaded.entities["type"].to_pylist(), strict=True))
     table = pa.table(
         {name: [row[i] for row in found] for i, name in enumerate(SCHEMA.names)}, schema=SCHEMA
     )
     entities = list(dict.fromkeys(row[0] for row in found))
+    kinds = dict(Counter(row[2] for row in found).most_common())
+    counts = dict(Counter(types[entity] for entity in entities).most_common())
     manifest = {
         "format": FORMAT,
         "graph": fingerprint(graph),
         "pairs": [Path(path).name for path in pairs],
         "entities": len(entities),
         "names": len(found),
-        "kinds": dict(Counter(row[2] for row in found).most_common()),
-        "types": dict(Counter(types[entity] for entity in entities).most_common()),
+        "kinds": kinds,
+        "types": counts,
         "left_out": left_out,
     }
     with THESAURUS.writing(out, manifest) as folder:
         pq.write_table(table, folder / "thesaurus.parquet", compression="zstd")
-    return manifest
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m kg.build.thesaurus",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument(
-        "--graph", required=True, metavar="FOLDER", help="folder of a knowledge graph"
-    )
-    parser.add_argument(
-        "--pairs",
-        nargs="+",
-        default=[],
-        metavar="FILE",
-        help="mention and standard term: TSV or CHIP-CDN's JSON",
-    )
-    parser.add_argument("--out", required=True, metavar="FOLDER", help="where the thesaurus goes")
-    given = parser.parse_args(arguments)
-    try:
-        made = thesaurus(given.graph, given.out, given.pairs)
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    print(f"{given.out}: {made['entities']:,} entities with {made['names']:,} names")
-    if not made["entities"]:
+    print(f"{out}: {len(entities):,} entities with {len(found):,} names")
+    if not entities:
         print(
             "warning: the thesaurus is empty: no entity of this graph has a second name. Nothing"
             " can be replaced by a synonym."
         )
-    for what, counts in (("kind", made["kinds"]), ("type", made["types"])):
-        if counts:
-            print(
-                f"by {what}: "
-                + ", ".join(f"{count:,} {name or '(none)'}" for name, count in counts.items())
-            )
-    for reason, count in made["left_out"].items():
+    for what, numbers in (("kind", kinds), ("type", counts)):
+        if numbers:
+            said = (f"{count:,} {name or '(none)'}" for name, count in numbers.items())
+            print(f"by {what}: " + ", ".join(said))
+    for reason, count in left_out.items():
         print(f"left out: {count:,} {reason}")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

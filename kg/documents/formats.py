@@ -629,15 +629,3 @@ def documents(
                     " or leave such files out with --empty skip."
                 )
             left_out[NO_DOCUMENT] += 1
-
-
-def write_documents(path: str | Path, given: Iterable[Document | tuple[str, str]]) -> Path:
-    """Documents, or pairs (id, text), as JSON lines that :func:`json_documents` reads. Returns the
-    path."""
-    with written(path) as handle:
-        for document in given:
-            record: dict[str, Any] = {"id": document[0], "text": document[1]}
-            if isinstance(document, Document) and document.mentions:
-                record["mentions"] = [m._asdict() for m in document.mentions]
-            handle.write(json.dumps(record, ensure_ascii=False) + "\n")
-    return Path(path)

@@ -7,7 +7,7 @@ given                            mentions that come with the documents:
                                  GivenLinker.link_document(document)
 mentions                         Document and Mention
 documents, bioc                  readers: JSON lines, plain text, PubTator, PubMed XML, BioC
-run                              python -m kg.linking; link_corpus writes a linked corpus, linked
+run                              kepl data link; link_corpus writes a linked corpus, linked
                                  reads it
 """
 

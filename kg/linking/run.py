@@ -9,8 +9,9 @@ of each file, so that a resumed run need not read them again.
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from tqdm import tqdm
 
 from core.artifact import Artifact, check_files
 from core.executor import parts_folder
-from core.files import InputError, Span, json_lines, written
+from core.files import InputError, Span, json_lines, limit_documents, written
 from core.outputs import check_no_input
 from kg.documents.formats import (
     check_options,
@@ -27,7 +28,6 @@ from kg.documents.formats import (
     files_in,
     format_of,
     planned,
-    write_documents,
 )
 from kg.documents.mentions import Document, Mention
 from kg.graph import KnowledgeGraph, fingerprint
@@ -36,7 +36,7 @@ from kg.linking.given import GivenLinker
 from kg.linking.matcher import DictionaryLinker
 
 FORMAT = 2  # of the folder; 2: parts by bytes, with checksums
-LINKED = Artifact("finished linked text", "python -m kg.linking --help", FORMAT)
+LINKED = Artifact("finished linked text", "kepl data link --help", FORMAT)
 # of the linkers: raise it when they link differently, so that no run mixes old parts with new ones
 RULES = 2
 LINKERS = ("dictionary", "scispacy", "given")
@@ -118,39 +118,47 @@ def write_part(
 
 
 def link_corpus(
-    graph_folder: str | Path,
-    inputs: Sequence[str | Path] = (),
-    out: str | Path = "",
-    *,
-    given: Iterable[Document | tuple[str, str]] | None = None,
+    graph: Path,
+    input: Sequence[Path],
+    out: Path,
     linker: str = "dictionary",
     format: str | None = None,
-    workers: int = 1,
+    workers: int | None = None,
     engine: str | None = None,
     part_size: int = PART,
     fresh: bool = False,
     empty: str = "error",
     encoding: str = "utf-8",
     unknown: str = "error",
-    pipeline: str | Path | None = None,
+    pipeline: str | None = None,
     threshold: float = 0.85,
     k: int = 30,
-    progress: bool = False,
+    max_document: int = 16,
 ) -> dict[str, Any]:
-    """Link the documents of `inputs`, files or folders of them, into folder `out`.
+    """Link a corpus with a graph, in parts.
 
-    given: documents in place of inputs; they are written to OUT.documents.jsonl first.
+    Args:
+        graph: Folder of a knowledge graph.
+        input: Files, plain or .gz, or folders of them.
+        out: Folder for the linked parts; the same command resumes in it.
+        linker: dictionary, scispacy, or given (mentions that come with the documents).
+        format: Format of the files (kg.documents.formats). Default: by their names.
+        workers: Processes. Default: one a core.
+        engine: Where parts are made: processes, or ray.
+        part_size: Bytes of input in a part, about; a compressed file or one of XML is never cut.
+        fresh: Link again, whatever is in the folder.
+        empty: Documents without text: error, skip.
+        encoding: Encoding of the text files, such as gb18030.
+        unknown: Given mentions whose entity the graph lacks: error, drop.
+        pipeline: Name or folder of a spaCy pipeline with entities (scispacy).
+        threshold: Least similarity of a name (scispacy).
+        k: Nearest names to look at (scispacy).
+        max_document: MiB that a document or line has at most.
 
-    format, empty, encoding: see kg.documents.formats.  unknown: see GivenLinker.  pipeline,
-        threshold, k: see ScispacyLinker.
-    workers, engine: see core.executor.  part_size: bytes of input in a part, about; a compressed
-        file or one of XML is never cut.
-    Finished parts of an interrupted run are kept; `fresh` makes all anew.
-
-    Returns the manifest. Raises InputError for bad
-    input, finished parts intact.
+    Returns the manifest. Raises InputError for bad input, finished parts intact.
     """
-    graph_folder, out = Path(graph_folder), Path(out)
+    limit_documents(max_document)
+    workers = len(os.sched_getaffinity(0)) if workers is None else workers
     if linker not in LINKERS:
         raise InputError(f"no linker {linker!r}; choose from: {', '.join(LINKERS)}")
     check_options(format, empty, encoding)
@@ -158,19 +166,9 @@ def link_corpus(
         raise InputError(
             f"expected at least one worker and one byte in a part, got {workers} and {part_size}"
         )
-    if out == Path(""):
-        raise InputError("out: expected a folder to write to")
-    if given is not None:
-        inputs, format = (
-            [write_documents(out.with_name(f"{out.name}.documents.jsonl"), given)],
-            "jsonl",
-        )
-        encoding = "utf-8"
-    if not inputs:
-        raise InputError("inputs: expected at least one file")
     unread: Counter[str] = Counter()
-    paths = files_in(inputs, unread)
-    check_no_input(out, inputs)
+    paths = files_in(input, unread)
+    check_no_input(out, input)
     options: dict[str, Any] = {}
     if linker == "given":
         GivenLinker(Ids(()), unknown=unknown)  # says at once when there is no such way
@@ -184,7 +182,7 @@ def link_corpus(
         options = {"pipeline": str(pipeline), "threshold": threshold, "k": k}
     plan = planned(out, paths, format, part_size)
     settings = {
-        "graph": fingerprint(graph_folder),
+        "graph": fingerprint(graph),
         "linker": {"name": linker, "rules": RULES, **options},
         "inputs": [
             {"name": p.name, "format": format or format_of(p), "sha256": checksum}
@@ -197,13 +195,14 @@ def link_corpus(
     with parts_folder(out, settings, what="linked corpus", pattern="part-*", fresh=fresh) as folder:
         if folder.manifest:
             LINKED.say_kept(out)
+            _print_counts(out, folder.manifest)
             return folder.manifest
         todo, entities = plan.save(out), set[str]()
-        with tqdm(unit=" documents", desc="linking", disable=None if progress else True) as bar:
+        with tqdm(unit=" documents", desc="linking", disable=None) as bar:
             counts = folder.map(
                 partial(write_part, format=format, empty=empty, encoding=encoding),
                 todo,
-                partial(_linker, graph_folder, linker, options),
+                partial(_linker, graph, linker, options),
                 workers=workers,
                 engine=engine,
                 finished=lambda own: bar.update(own["documents"]),
@@ -232,7 +231,20 @@ def link_corpus(
         if +unread:
             # what the files hold and is no document or mention of one
             facts["unread"] = dict(+unread)
-        return folder.finish(todo, facts)
+        manifest = folder.finish(todo, facts)
+    _print_counts(out, manifest)
+    return manifest
+
+
+def _print_counts(out: Path, made: dict[str, Any]) -> None:
+    print(
+        f"{out}: {made['documents']} documents, {made['mentions']} mentions of"
+        f" {made['entities']} entities"
+    )
+    for reason, count in made.get("left_out_mentions", {}).items():
+        print(f"left out: {count:,} mentions {reason}")
+    for reason, count in made.get("unread", {}).items():
+        print(f"left out: {count:,} {reason}")
 
 
 def parts(folder: str | Path) -> list[tuple[Path, str]]:

@@ -1,7 +1,7 @@
 """PEPR: the neighbours of an entity that matter most, as SMedBERT ranks them (Zhang et al., ACL
 2021, Section 3.2).
 
-    python -m kg.pagerank --graph GRAPH --out FOLDER [--k 10 --alpha 0.15]
+    kepl graph neighbours --graph GRAPH --out FOLDER [--k 10 --alpha 0.15]
 
 V_i = (1 - alpha) A V_{i-1} + alpha P, where P is 1 at the mention's entity and 1/Z at the others.
 The K neighbours of the entity with the largest V make its row of a NeighbourTable.

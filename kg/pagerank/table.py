@@ -55,7 +55,7 @@ def top(pairs: np.ndarray, score: np.ndarray, entities: int, k: int) -> np.ndarr
     return table
 
 
-NEIGHBOURS = Artifact("neighbour table", "python -m kg.pagerank --help", verified="neighbours.npy")
+NEIGHBOURS = Artifact("neighbour table", "kepl graph neighbours --help", verified="neighbours.npy")
 
 
 @dataclass(eq=False)
@@ -142,7 +142,7 @@ class NeighbourTable:
         )
         raise InputError(
             f"the neighbour table ({len(own)} rows) does not match the graph {graph} ({len(ids)}"
-            f" entities): {first}. Make the table of this graph: python -m kg.pagerank --help"
+            f" entities): {first}. Make the table of this graph: kepl graph neighbours --help"
         )
 
 
@@ -183,12 +183,19 @@ def rank(
     dense: int = DENSE,
     fresh: bool = False,
 ) -> NeighbourTable:
-    """Rank the neighbours of every entity of the graph in folder `graph`; save the best `k` of each
-    to folder `out`.
+    """Rank the neighbours of every entity by personalised PageRank; save the best `k` of each.
 
-    `counts` is a file of mention counts for Eq. (1). A whole table in `out` with the same settings
-    is kept; `fresh` makes it again. Raises InputError for settings out of range and a graph without
-    entities.
+    Args:
+        graph: Folder of a graph (kepl graph build, refine or merge).
+        out: Folder for the table.
+        k: Neighbours of an entity.
+        alpha: Probability of a jump.
+        n_iter: Steps of the iteration. Default: until it converges.
+        counts: File of id<TAB>mentions in the corpus, for Eq. (1); acts with n_iter.
+        dense: Most rows of a dense matrix.
+        fresh: Make it again even if the same table is there.
+
+    Raises InputError for settings out of range and a graph without entities.
     """
     if k < 1 or not 0 < alpha < 1 or dense < 1 or (n_iter is not None and n_iter < 1):
         raise InputError(
@@ -209,7 +216,9 @@ def rank(
     }
     settings["counts"] = sha256(Path(counts)) if counts and Path(counts).is_file() else counts
     if NEIGHBOURS.is_kept(out, {"settings": settings}, fresh):
-        return NeighbourTable.load(out)
+        kept = NeighbourTable.load(out)
+        _print_counts(kept.manifest)
+        return kept
     loaded, started = KnowledgeGraph.load(graph), time.perf_counter()
     if not len(loaded.entities):
         raise InputError(f"{graph}: no entities; a neighbour table needs a graph with some")
@@ -243,4 +252,17 @@ def rank(
         },
     )
     table.save(out)
+    _print_counts(table.manifest)
     return table
+
+
+def _print_counts(made: dict[str, Any]) -> None:
+    print(
+        f"{made['entities']:,} entities, {made['without_neighbours']:,} without neighbours,"
+        f" {made['with_more_than_k']:,} with more than {made['settings']['k']};"
+        f" {made['seconds']:.1f} s; no score more than {made['score_missing_at_most']:.2g} too"
+        " small"
+    )
+    for reason, count in made["left_out"].items():
+        if count:
+            print(f"left out: {count:,} {reason}")

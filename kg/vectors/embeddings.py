@@ -16,9 +16,7 @@ from torch import Tensor
 from core.artifact import Artifact
 from core.files import InputError, lines, written
 
-TABLE = Artifact(
-    "embedding table", "python -m kg.vectors.train --help", verified="embeddings.safetensors"
-)
+TABLE = Artifact("embedding table", "kepl graph embed --help", verified="embeddings.safetensors")
 
 
 @dataclass(eq=False)
@@ -113,5 +111,5 @@ class EmbeddingTable:
         )
         raise InputError(
             f"the embedding table ({len(own)} rows) does not match the graph {graph} ({len(ids)}"
-            f" entities): {first}. Train the table on this graph: python -m kg.vectors.train --help"
+            f" entities): {first}. Train the table on this graph: kepl graph embed --help"
         )

@@ -1,6 +1,6 @@
 """Graph embeddings with PyKEEN: TransE as KeBioLM trains it, TransR as SMedBERT uses it.
 
-    python -m kg.vectors.train experiments/kg/transe.yaml --graph GRAPH --out FOLDER
+    kepl graph embed experiments/kg/transe.yaml --graph GRAPH --out FOLDER
 
 TransE (Yuan et al., BioNLP 2021, Section 4.1): the paper states the L2 norm, d = 100, Adam at 1e-3,
 batches of 2,048 and 30 epochs. It does not state margin, negative sampling or normalisation: a
@@ -22,7 +22,6 @@ import gc
 import logging
 import os
 import shutil
-import sys
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -37,7 +36,6 @@ os.environ.setdefault("PYSTOW_HOME", str(ROOT / ".cache" / "pystow"))
 
 import numpy as np
 import torch
-from jsonargparse import ArgumentParser
 from pykeen.evaluation import RankBasedEvaluator
 from pykeen.losses import MarginRankingLoss, NSSALoss
 from pykeen.models import ERModel
@@ -55,7 +53,7 @@ from tqdm import tqdm
 
 from core.files import InputError, digest, locked, read_json, sha256, write_json, written
 from core.journal import JOURNAL, Journal
-from core.logs import quiet_libraries, set_up
+from core.logs import quiet_libraries
 from kg.graph import KnowledgeGraph, fingerprint
 from kg.vectors.embeddings import TABLE, EmbeddingTable
 
@@ -562,27 +560,45 @@ def train(
     fresh: bool = False,
     checkpoint_seconds: float = 60.0,
 ) -> EmbeddingTable:
-    """Train an embedding of the graph in folder `graph`, score it on held-out triples, save it to
-    folder `out`.
+    """Train a graph embedding, score it on held-out triples, save it.
 
     TransR starts from the TransE table in folder `warm`, or from one trained first for
-    `warm_epochs` at `warm_lr` (`lr` if not given) on the same triples, or from random vectors. A
-    table in `warm` must be of the same graph and have held out the same triples. A complete table
-    in `out` with the same settings is kept; `fresh` trains it again.
+    `warm_epochs` at `warm_lr` on the same triples, or from random vectors. A table in `warm` must
+    be of the same graph and have held out the same triples. A killed training resumes, to the same
+    vectors, from the state that it saved in OUT.training; losses and scores are recorded there for
+    the MLflow experiment kg.
 
-    With `sparse`, a step of TransE's Adam changes the vectors of its batch's entities and relations
-    alone, not all that still have
-    momentum: other vectors, and with millions of entities the only ones in reach of a day. `loss`:
-        "margin", or "self-adversarial"
-    (Sun et al., ICLR 2019, Eq. (5): log-sigmoid of the margin against distances, negatives weighted
-    by a softmax over their scores at temperature 1). `unit`: whether TransE's entities have length
-    1; a margin above 2 needs longer ones.
+    Args:
+        graph: Folder of a knowledge graph.
+        out: Folder for the table; a complete one with the same settings is kept.
+        model: TransE or TransR.
+        dim: Numbers of an entity's vector.
+        relation_dim: Numbers of a relation's vector (TransR). Default: as many.
+        norm: Norm of the distance.
+        margin: Margin of the loss; above 2 it needs vectors longer than 1.
+        lr: Learning rate.
+        batch_size: Triples of a batch.
+        epochs: Passes over the triples.
+        negatives: Corrupted triples of each one.
+        filtered: Draw no known triple as a negative.
+        sparse: Change the vectors of a batch's entities and relations alone, not all that still
+            have momentum (TransE's Adam); needed with millions of entities.
+        loss: margin, or self-adversarial (Sun et al., ICLR 2019, Eq. (5), at temperature 1).
+        unit: Keep TransE's entities at length 1.
+        warm_epochs: Passes of a TransE that TransR starts from.
+        warm_lr: Its learning rate. Default: lr.
+        warm: Folder of a TransE table that TransR starts from.
+        held_out: Triples to score it on.
+        seed: Seed of training, and of the triples that are held out.
+        device: Device of torch. Default: a GPU where one is.
+        paper: Where each number of a config comes from; not used.
+        fresh: Train again what is finished.
+        checkpoint_seconds: Seconds between saved states.
 
-    A killed training resumes, to the same vectors, from the state that it saved in `out`.training
-    every `checkpoint_seconds`. Settings, losses and scores are recorded there for the MLflow
-    experiment ``kg``. Raises InputError for a graph without triples, an unknown model, a start that
-    does not fit, or a loss that is no longer finite.
+    Raises InputError for a graph without triples, an unknown model, a start that does not fit, or a
+    loss that is no longer finite.
     """
+    quiet_libraries()
     if model not in MODELS:
         raise InputError(f"model: no graph embedding {model!r}; choose from: {', '.join(MODELS)}")
     settings: dict[str, Any] = {
@@ -625,7 +641,9 @@ def train(
     if TABLE.is_kept(out, {"settings": settings}, fresh):
         if (work / JOURNAL).is_file():  # of then, when MLflow did not answer
             _leave(work, Journal(work, "kg", name))
-        return EmbeddingTable.load(out)
+        kept = EmbeddingTable.load(out)
+        _print_scores(out, kept)
+        return kept
     loaded = KnowledgeGraph.load(graph)
     if len(loaded.triples) < 10:
         raise InputError(f"{graph}: {len(loaded.triples)} triples; an embedding needs at least 10")
@@ -717,6 +735,7 @@ def train(
         for left in ("state.safetensors", "state.json"):
             (work / left).unlink(missing_ok=True)
         _leave(work, journal)
+    _print_scores(out, table)
     return table
 
 
@@ -739,8 +758,8 @@ def start_table(
         or table.relation_ids != graph.relations
     ):
         raise InputError(
-            f"{folder}: expected a TransE table with the relations of {name}; train one: python -m"
-            " kg.vectors.train --help"
+            f"{folder}: expected a TransE table with the relations of {name}; train one: kepl"
+            " graph embed --help"
         )
     if table.entity.shape[1] != dim:
         raise InputError(
@@ -757,32 +776,9 @@ def start_table(
     return table.entity, table.relation
 
 
-def main(arguments: list[str] | None = None) -> None:
-    arguments = sys.argv[1:] if arguments is None else arguments
-    configs = [a for a in arguments if a.endswith((".yaml", ".yml"))]
-    parser = ArgumentParser(
-        prog="python -m kg.vectors.train", description=f"{__doc__}", default_env=False
-    )
-    parser.add_argument(
-        "--config", action="config", help="a YAML file with these options; also without the flag"
-    )
-    parser.add_function_arguments(train)
-    options = parser.parse_args(
-        [x for c in configs for x in ("--config", c)] + [a for a in arguments if a not in configs]
-    )
-    options.pop("config")
-    set_up()
-    quiet_libraries()
-    try:
-        table = train(**options.as_dict())
-    except InputError as error:
-        sys.exit(f"error: {error}")
+def _print_scores(out: str, table: EmbeddingTable) -> None:
     scores = "  ".join(f"{k} {v:.4f}" for k, v in table.manifest["scores"].items())
     print(
-        f"{options.out}: {len(table.entity_ids):,} entities, {len(table.relation_ids)} relations; "
+        f"{out}: {len(table.entity_ids):,} entities, {len(table.relation_ids)} relations; "
         f"{table.manifest['test_triples']:,} held-out triples (filtered): {scores}"
     )
-
-
-if __name__ == "__main__":
-    main()

@@ -10,8 +10,11 @@ from models.sapbert import POOLING
 
 
 def convert(source: Path, out: Path, pooling: str = "cls") -> None:
-    """The authors' checkpoint, a BERT, as the files of an export, written into `out`; "mean" for
-    their mean-token versions."""
+    """The authors' checkpoint, a BERT, as the files of an export, written into `out`.
+
+    Args:
+        pooling: How a name's vector is made: cls, or mean for their mean-token versions.
+    """
     if pooling not in POOLING:
         raise InputError(f"pooling {pooling!r}: expected one of {', '.join(POOLING)}")
     load_bert(str(source)).save_pretrained(out)

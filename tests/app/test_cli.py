@@ -17,6 +17,7 @@ from safetensors.torch import load_file
 
 from app import verbs
 from app.cli import NAMES, drawn_papers, linker_options, main, resolve
+from core import call
 from core.files import InputError, read_json
 from core.logs import set_up
 from core.settings import Option, expected, options_of
@@ -323,6 +324,10 @@ def test_general_help_lists_every_command_and_the_environment(
     assert main(["--help"]) == 0
     said = capsys.readouterr().out
     assert all(f"\n  {verb} " in said for verb in NAMES)
+    groups = said.partition("groups of commands")[2]
+    for name in call.COMMANDS:
+        group, _, rest = name.partition(" ")
+        assert f"\n  {group} " in groups and rest in " ".join(groups.split())
     assert all(
         name.split(",")[0] in said
         for name in ("KEPL_TOKEN", "KEPL_RUNS", "MLFLOW_TRACKING_URI", "SLURM_*")

@@ -123,7 +123,7 @@ def test_what_nothing_else_is_said_of(
     monkeypatch.setattr("benchmarks.linking.evaluate.score_linker", stopped)
     monkeypatch.setattr("experiments.names.finetuned", stopped)
     words = {"evaluate": ["NCBI-EL"], "predict": ["--model", "NCBI/minilm", "--text", "a"]}[verb]
-    monkeypatch.setattr("app.cli.drop_output", lambda: None)
+    monkeypatch.setattr("core.call.drop_output", lambda: None)
     assert main([verb, *words]) == code
     assert capsys.readouterr().err == f"{word}: {KEPT[verb]}\n"
 

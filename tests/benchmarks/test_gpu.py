@@ -13,8 +13,10 @@ import torch
 from benchmarks.perf import gpu
 from bin import wheels
 from core.files import read_json
+from tests.commands import command
 
 ROOT = Path(__file__).parents[2]
+check = command("measure gpu")
 
 
 @pytest.fixture
@@ -47,17 +49,17 @@ def test_parts_that_are_complete_are_not_run_again(
     fakes: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["--device", "cpu"]
-    assert gpu.main(words) == 1 and ran(fakes) == ["first", "second", "third"]
+    assert check(words) == 1 and ran(fakes) == ["first", "second", "third"]
     assert "2 parts, 1 failed third" in capsys.readouterr().out
     (fakes / "mended").touch()
-    assert gpu.main(words) == 0 and ran(fakes) == ["third"]
-    assert gpu.main([*words, "--only", "second", "--fresh"]) == 0 and ran(fakes) == ["second"]
+    assert check(words) == 0 and ran(fakes) == ["third"]
+    assert check([*words, "--only", "second", "--fresh"]) == 0 and ran(fakes) == ["second"]
     monkeypatch.setattr(gpu, "commit", lambda: "b" * 40)
-    assert gpu.main([*words, "--only", "first,third"]) == 0 and ran(fakes) == ["first", "third"]
+    assert check([*words, "--only", "first,third"]) == 0 and ran(fakes) == ["first", "third"]
 
 
 def test_parts_are_merged(fakes: Path) -> None:
-    assert gpu.main(["--device", "cpu"]) == 1
+    assert check(["--device", "cpu"]) == 1
     records = read_json(fakes / "gpu-check.json")
     assert [(own["part"], own["ok"], own["device"]) for own in records] == [
         ("first", True, "cpu"),
@@ -79,7 +81,7 @@ def test_a_part_is_stopped_in_time_with_its_processes(
     program = f"echo $$ > {tmp_path}/shell; sleep 60 & echo $! > {tmp_path}/sleep; wait"
     monkeypatch.setattr(gpu, "LIMIT", 1.5)
     monkeypatch.setattr(gpu, "command", lambda name, device: ["bash", "-c", program])
-    assert gpu.main(["--device", "cpu", "--only", "first"]) == 1
+    assert check(["--device", "cpu", "--only", "first"]) == 1
     assert read_json(fakes / "gpu-check" / "first.json")["why"] == "stopped after 1.5 s"
     for name in ("shell", "sleep"):
         stat = Path("/proc", (tmp_path / name).read_text().strip(), "stat")
@@ -95,7 +97,7 @@ def test_a_part_is_stopped_in_time_with_its_processes(
 def test_without_a_gpu_it_says_what_it_would_run(
     runs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert gpu.main([]) == 2
+    assert check([]) == 2
     said = capsys.readouterr()
     assert (
         said.out.split() == list(gpu.parts())
@@ -103,7 +105,7 @@ def test_without_a_gpu_it_says_what_it_would_run(
         and "no CUDA device" in said.err
     )
     assert not (runs / "gpu-check").exists()
-    assert gpu.main(["--only", "pretrian"]) == 2 and "no part 'pretrian'" in capsys.readouterr().err
+    assert check(["--only", "pretrian"]) == 2 and "no part 'pretrian'" in capsys.readouterr().err
 
 
 def test_every_gpu_test_and_every_paper_has_a_part() -> None:

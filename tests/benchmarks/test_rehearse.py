@@ -154,7 +154,7 @@ def test_a_plan_is_the_profiles_own_with_its_inputs_replaced(
     told = rehearse.run_rehearsal(
         "kebiolm", "paper", 2, None, Inputs(), Machine(devices=2, workers=1), plan=True
     )
-    found = [line for line in told.splitlines() if line.startswith("python -m")]
+    found = [line for line in told.splitlines() if line.startswith("python ")]
     home = runs / "rehearsals" / "kebiolm"
     own = home / "inputs"
     inputs = Inputs(
@@ -163,7 +163,7 @@ def test_a_plan_is_the_profiles_own_with_its_inputs_replaced(
     plain = pretrain.commands(
         "kebiolm", "paper", home / "work", inputs, Machine(devices=2, workers=1), plan=True
     )
-    assert [line.split(" ", 2)[2] for line in found[:-1]] == [" ".join(s.words) for s in plain[:-1]]
+    assert found[:-1] == [s.command for s in plain[:-1]]
     training = found[-1].split()
     assert training.index(str(home / "rehearsal.yaml")) < training.index(
         "--model.init_args.encoder"
@@ -258,13 +258,12 @@ def test_the_config_of_a_training_is_the_profiles(tmp_path: Path) -> None:
     own = tmp_path / "rehearsal.yaml"
     own.write_text("trainer: {max_steps: 2}")
     words = [
-        "experiments.run",
         "--config",
         "experiments/kebiolm/pretrain.yaml",
         "--config",
         str(own),
     ]
-    config = config_of(Stage("x", words), own)
+    config = config_of(Stage("x", "experiments.run", words), own)
     assert config["data"]["init_args"]["batch_size"] == 512 and config["trainer"]["max_epochs"] == 2
     assert "max_steps" not in config["trainer"]
 

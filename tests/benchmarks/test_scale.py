@@ -1,4 +1,4 @@
-"""python -m benchmarks.perf.scale: what it measures, at small sizes."""
+"""kepl measure scale: what it measures, at small sizes."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks.perf.scale import __main__ as scale
-from benchmarks.perf.scale import engines, stages
+from benchmarks.perf import scale
 from benchmarks.perf.scale import search as scale_search
+from benchmarks.perf.scale import stages
 from benchmarks.perf.scale.stages import STAGES
 from core.files import InputError, read_json
+from tests.commands import command
 
 
 @pytest.mark.slow  # each in a process of its own
@@ -34,7 +35,7 @@ def test_rows_tell_how_memory_grows(
     tmp_path: Path, runs: Path, capsys: pytest.CaptureFixture[str], preloaded: None
 ) -> None:
     assert (
-        scale.main(
+        command("measure scale")(
             ["--sizes", "40,80", "--folder", str(tmp_path), "--only", "trie, build and save"]
         )
         == 0
@@ -77,7 +78,8 @@ def test_a_stage_that_fails_is_reported(tmp_path: Path, preloaded: None) -> None
     # whose input another stage writes
     stage = next(stage for stage in STAGES if stage.name == "trie, load")
     with pytest.raises(
-        RuntimeError, match=r"trie, load, 10 names: exit status 1\n[\s\S]*no trie here|manifest"
+        RuntimeError,
+        match=r"--stage trie, load --items 10 .*: exit status 2\nerror: .*no trie here",
     ):
         scale.measured(stage, 10, tmp_path)
 
@@ -99,7 +101,8 @@ def test_sizes_are_numbers_with_units() -> None:
 def test_two_nodes_write_the_same_bytes_whatever_is_lost(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert engines.main(["--documents", "1500", "--files", "24", "--names", "2000"]) == 0
+    words = ["--documents", "1500", "--files", "24", "--names", "2000"]
+    assert command("measure engines")(words) == 0
     # Ray reports the lost node there, too
     printed = [line.split(" | ") for line in capsys.readouterr().out.splitlines()]
     rows = [row for row in printed if len(row) == 5 and row[0] != "way"]

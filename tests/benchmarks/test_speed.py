@@ -1,4 +1,4 @@
-"""python -m benchmarks.perf.speed: the JSON that every benchmark prints, and its guards."""
+"""kepl measure speed: the JSON that every benchmark prints, and its guards."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import torch
 from transformers import BertConfig, BertModel
 
-from benchmarks.perf.speed import __main__ as speed
+from benchmarks.perf import speed
 from benchmarks.perf.speed import (
     decode,
     finetune_batches,
@@ -25,17 +25,19 @@ from benchmarks.perf.speed import (
 )
 from kg.build.sources import hpo
 from kg.search.trie import Ragged, Trie
+from tests.commands import command
 from tests.fakes import hpo as fake_hpo
 
 pytestmark = pytest.mark.usefixtures("preloaded")
+measure = command("measure speed")
 
 
 def test_unknown_name(capsys):
-    assert speed.names() and "linking" in speed.names()
-    assert speed.main(["nothing", "--json"]) == 2
+    assert speed.speed_names() and "linking" in speed.speed_names()
+    assert measure(["nothing", "--json"]) == 2
     assert (
         capsys.readouterr().err
-        == f"no benchmark 'nothing'; choose from: {', '.join(speed.names())}\n"
+        == f"error: no benchmark 'nothing'; choose from: {', '.join(speed.speed_names())}\n"
     )
 
 
@@ -44,7 +46,7 @@ def test_linking_prints_its_result(capsys, monkeypatch):
     hpo = linking.hpo()
     monkeypatch.setattr(linking, "hpo", lambda: (hpo[0].slice(0, 5000), *hpo[1:3], hpo[3][:50]))
     assert (
-        speed.main(["linking", "--json", "--repeats", "1", "--names", "2000", "--abstracts", "20"])
+        measure(["linking", "--json", "--repeats", "1", "--names", "2000", "--abstracts", "20"])
         == 0
     )
     printed = capsys.readouterr().out
@@ -62,19 +64,19 @@ def test_linking_prints_its_result(capsys, monkeypatch):
 def test_different_results_exit_1(capsys, monkeypatch):
     settings = [{"setting": "x", "ratio": 1}]
     same = dict.fromkeys(speed.KEYS, 1) | {"settings": settings}
-    monkeypatch.setattr(linking, "measure_speed", lambda **_: same)
-    assert speed.main(["linking"]) == 0
+    monkeypatch.setattr(linking, "measure_speed", lambda: same)
+    assert measure(["linking"]) == 0
     assert "1 times the reference at worst, same results" in capsys.readouterr().out
     monkeypatch.setattr(
         linking,
         "measure_speed",
-        lambda **_: dict.fromkeys(speed.KEYS, 1) | {"equal": False, "settings": []},
+        lambda: dict.fromkeys(speed.KEYS, 1) | {"equal": False, "settings": []},
     )
-    assert speed.main(["linking"]) == 1
+    assert measure(["linking"]) == 1
     assert "RESULTS DIFFER" in capsys.readouterr().out
-    monkeypatch.setattr(linking, "measure_speed", lambda **_: {"equal": True})
-    assert speed.main(["linking"]) == 1
-    assert "lacks name, ours" in capsys.readouterr().err
+    monkeypatch.setattr(linking, "measure_speed", lambda: {"equal": True})
+    with pytest.raises(ValueError, match="lacks name, ours"):
+        measure(["linking"])
 
 
 def test_finetune_batches_prints_its_result(capsys, tmp_path, monkeypatch):
@@ -88,7 +90,7 @@ def test_finetune_batches_prints_its_result(capsys, tmp_path, monkeypatch):
         "BertEncoder",
         lambda name, real=finetune_batches.BertEncoder: real(str(tmp_path)),
     )
-    assert speed.main(["finetune_batches", "--json", "--repeats", "1", "--examples", "40"]) == 0
+    assert measure(["finetune_batches", "--json", "--repeats", "1", "--examples", "40"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert set(result) >= set(speed.KEYS) and result["equal"] is True
     assert result["ratio"] == min(s["ratio"] for s in result["settings"]) > 0
@@ -103,12 +105,12 @@ def test_miner_prints_its_result(capsys, monkeypatch):
     monkeypatch.setattr(
         miner, "compared", lambda names, repeats, real=miner.compared: real(names // 4, repeats)
     )
-    assert speed.main(["miner", "--json", "--repeats", "1", "--large", "64"]) == 0
+    assert measure(["miner", "--json", "--repeats", "1", "--large", "64"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert set(result) >= set(speed.KEYS) and result["equal"] is True and result["memory_ratio"] > 0
     assert [s["names"] for s in result["settings"]] == [120, 240]
     monkeypatch.setattr(miner.importlib.util, "find_spec", lambda name: None)
-    assert speed.main(["miner"]) == 2
+    assert measure(["miner"]) == 2
     assert "pytorch-metric-learning, the reference, is not installed" in capsys.readouterr().err
 
 
@@ -117,7 +119,7 @@ def test_pubmed_link_prints_its_result(
 ) -> None:
     monkeypatch.setattr(pubmed_link, "WORKERS", 2)
     assert (
-        speed.main(["pubmed_link", "--json", "--documents", "60", "--files", "9", "--names", "600"])
+        measure(["pubmed_link", "--json", "--documents", "60", "--files", "9", "--names", "600"])
         == 0
     )
     result = json.loads(capsys.readouterr().out)
@@ -128,7 +130,7 @@ def test_pubmed_link_prints_its_result(
 def test_sapbert_step_prints_its_result(capsys, tmp_path, monkeypatch):
     small = hpo.read(fake_hpo.write(tmp_path, 60))
     monkeypatch.setattr(sapbert_step.hpo, "read", lambda: small)
-    assert speed.main(["sapbert_step", "--json", "--repeats", "1", "--pairs", "6"]) == 0
+    assert measure(["sapbert_step", "--json", "--repeats", "1", "--pairs", "6"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert set(result) >= set(speed.KEYS) and result["equal"] is True
     assert (
@@ -138,7 +140,7 @@ def test_sapbert_step_prints_its_result(capsys, tmp_path, monkeypatch):
 
 def test_retrieval_prints_its_result(capsys):
     arguments = ["--names", "3000", "--mentions", "40", "--size", "32", "--repeats", "1"]
-    assert speed.main(["retrieval", "--json", *arguments]) == 0
+    assert measure(["retrieval", "--json", *arguments]) == 0
     result = json.loads(capsys.readouterr().out)
     assert set(result) >= set(speed.KEYS) and result["equal"] is True
     assert [s["setting"] for s in result["settings"]] == ["float32", "float16"]
@@ -162,7 +164,7 @@ def test_decode_prints_its_result(capsys, monkeypatch):
         "1",
         "2",
     ]
-    assert speed.main(["decode", "--json", *arguments]) == 0
+    assert measure(["decode", "--json", *arguments]) == 0
     result = json.loads(capsys.readouterr().out)
     assert set(result) >= set(speed.KEYS) and result["equal"] is True
     assert [s["setting"] for s in result["settings"]] == ["tiny", "base size"]
@@ -184,7 +186,7 @@ def test_decode_sees_a_difference(monkeypatch):
 
 
 def test_trie_prints_its_result(capsys):
-    assert speed.main(["trie", "--json", "--names", "20000"]) == 0
+    assert measure(["trie", "--json", "--names", "20000"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert set(result) >= set(speed.KEYS) and result["equal"] is True
     setting = result["settings"][0]
@@ -195,7 +197,7 @@ def test_trie_prints_its_result(capsys):
 def test_transr_prints_its_result(capsys):
     """The stock model's scores, and its MRR after training."""
     arguments = ["--triples", "1500", "--entities", "300", "--repeats", "1", "--dims", "8", "16"]
-    assert speed.main(["transr", "--json", *arguments]) == 0
+    assert measure(["transr", "--json", *arguments]) == 0
     result = json.loads(capsys.readouterr().out)
     assert set(result) >= set(speed.KEYS) and result["equal"] is True
     assert result["ratio"] == min(s["ratio"] for s in result["settings"]) > 0
@@ -204,7 +206,7 @@ def test_transr_prints_its_result(capsys):
 
 def test_neighbours_prints_its_result(capsys):
     arguments = ["--entities", "2000", "--triples", "20000", "--texts", "2"]
-    assert speed.main(["neighbours", "--json", *arguments]) == 0
+    assert measure(["neighbours", "--json", *arguments]) == 0
     result = json.loads(capsys.readouterr().out)
     assert (
         set(result) >= set(speed.KEYS)
@@ -227,7 +229,7 @@ def test_neighbours_by_hand():
 def test_kebiolm_link_prints_its_result(capsys, monkeypatch):
     """Small: same entities where texts fit."""
     monkeypatch.setattr(kebiolm_link, "reader", lambda real=kebiolm_link.reader: real(50, 32, 2))
-    assert speed.main(["kebiolm_link", "--json", "--texts", "2"]) in (0, 1)
+    assert measure(["kebiolm_link", "--json", "--texts", "2"]) in (0, 1)
     found = json.loads(capsys.readouterr().out)
     assert (
         found["equal"]
@@ -241,7 +243,7 @@ def test_names_embedding_prints_its_result(capsys, monkeypatch, tmp_path):
     small = hpo.read(fake_hpo.write(tmp_path, 60))
     monkeypatch.setattr(names_embedding.hpo, "read", lambda: small)
     monkeypatch.setattr(names_embedding, "shortened", lambda names: [name[1:] for name in names])
-    assert speed.main(["names_embedding", "--json", "--names", "60"]) in (0, 1)
+    assert measure(["names_embedding", "--json", "--names", "60"]) in (0, 1)
     result = json.loads(capsys.readouterr().out)
     (setting,) = result["settings"]
     assert set(result) >= set(speed.KEYS) and result["equal"] == (setting["same"] >= 0.99)
@@ -273,7 +275,7 @@ def test_names_embedding_tells_vectors_that_differ(monkeypatch):
 def test_probe_prints_its_result(capsys, monkeypatch):
     """A small model: the figures are there, and what they say holds."""
     monkeypatch.setattr(probe, "bert", lambda size, layers, real=probe.bert: real(32, 1))
-    assert speed.main(["probe", "--json", "--queries", "4", "--masks", "3"]) in (0, 1)
+    assert measure(["probe", "--json", "--queries", "4", "--masks", "3"]) in (0, 1)
     result = json.loads(capsys.readouterr().out)
     assert set(result) >= set(speed.KEYS) and result["ratio"] > 0
     (setting,) = result["settings"]

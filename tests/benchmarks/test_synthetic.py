@@ -21,6 +21,7 @@ from kg.documents.formats import json_documents
 from kg.graph import KnowledgeGraph
 from models.encoders import load_bert
 from models.genbioel import load_bart
+from tests.commands import command
 
 UMLS = {"concepts": 40_000, "names": 160_000, "relations": 400_000, "definitions": 3000}
 SMALL = {"layers": 2, "hidden": 16, "heads": 2, "intermediate": 32}
@@ -146,14 +147,15 @@ def test_the_command_writes_what_a_file_asks_for(
     write_json(
         tmp_path / "a.json", {"inputs": {"GRAPH": recipe}, "folder": str(tmp_path), "scale": 1.0}
     )
-    assert synthetic.main([str(tmp_path / "a.json")]) == 0
+    write = command("benchmarks.perf.synthetic:write_inputs")
+    assert write(["--file", str(tmp_path / "a.json")]) == 0
     assert read_json(tmp_path / "a.json")["said"]["GRAPH"].startswith("500 entities")
     assert len(KnowledgeGraph.load(tmp_path / "g").entities) == 500
     recipe["write"] = "nothing"
     write_json(
         tmp_path / "a.json", {"inputs": {"GRAPH": recipe}, "folder": str(tmp_path), "scale": 1.0}
     )
-    assert synthetic.main([str(tmp_path / "a.json")]) == 2
+    assert write(["--file", str(tmp_path / "a.json")]) == 2
     assert (
         capsys.readouterr()
         .err.splitlines()[-1]

@@ -430,7 +430,7 @@ def test_unigrams_are_the_commonest_tokens(fake_embert: Folders) -> None:
 
 
 def test_parts_that_do_not_belong_together(fake_embert: Folders, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"segments.parquet: missing.*kg.build.segment build"):
+    with pytest.raises(InputError, match=r"segments.parquet: missing.*kepl graph segment build"):
         data(fake_embert._replace(segments=str(tmp_path)))
     with pytest.raises(InputError, match="max_length"):
         data(fake_embert, max_length=LENGTH)

@@ -472,7 +472,8 @@ def test_the_command(fake_genbioel: Folders, tmp_path: Path) -> None:
     command = [
         sys.executable,
         "-m",
-        "datamodules.genbioel",
+        "core.call",
+        "data",
         "samples",
         "--graph",
         fake_genbioel.graph,

@@ -12,11 +12,11 @@ import pytest
 from core.files import InputError
 from datamodules.linking import Dictionary, Mention, context_of, load_linking, save_linking
 from datamodules.linking import readers as read
-from datamodules.linking.__main__ import main
 from datamodules.linking.layperson import TRIVIAL, held_out_names, hpo_layperson, hpo_split
 from datamodules.linking.readers import NO_ID, gold_of
 from kg.graph import KnowledgeGraph, table
 from kg.search.names import BIOSYN, normaliser
+from tests.commands import command
 from tests.fakes import hpo as fake_hpo
 from tests.fakes import linking as fakes
 
@@ -254,9 +254,9 @@ def test_hpo_layperson(tmp_path):
 
 def test_held_out_command(tmp_path, capsys):
     folder = fake_hpo.write(tmp_path / "hpo", 100)
-    assert main(["held-out", str(tmp_path / "names.txt"), "--hpo", str(folder)]) == 0
+    assert command("data held-out")([str(tmp_path / "names.txt"), "--hpo", str(folder)]) == 0
     assert set((tmp_path / "names.txt").read_text().splitlines()) == held_out_names(folder)
-    assert main(["held-out", str(tmp_path / "n"), "--hpo", str(tmp_path)]) == 2
+    assert command("data held-out")([str(tmp_path / "n"), "--hpo", str(tmp_path)]) == 2
     assert "hp.obo: missing" in capsys.readouterr().err
 
 

@@ -22,12 +22,12 @@ from datamodules.probing import (
     drawn,
     filled,
     load_queries,
-    main,
     medlama,
     medlama_queries,
     phrase,
     queries,
 )
+from tests.commands import command
 from tests.fakes.graphs import graph
 
 SHARED = (
@@ -176,13 +176,15 @@ def test_types() -> None:
 
 def test_build_writes_and_keeps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     graph({"a": "t", "b": "t"}, [("a", "part_of", "b")]).save(tmp_path / "g")
-    main(["build", "--graph", str(tmp_path / "g"), "--out", str(tmp_path / "q")])
+    run = command("data queries")
+    assert run(["--graph", str(tmp_path / "g"), "--out", str(tmp_path / "q")]) == 0
     first = load_queries(tmp_path / "q")
     assert first == [
         Query("a is part of [MASK].", "part_of", "tail", ["b"], [["b"]], False),
         Query("[MASK] is part of b.", "part_of", "head", ["a"], [["a"]], False),
     ]
-    assert "2 queries, 1 relations" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "2 queries\n" in printed and "1 relations\n" in printed
     build_queries(str(tmp_path / "g"), str(tmp_path / "q"))
     assert "kept" in capsys.readouterr().err
     build_queries(str(tmp_path / "g"), str(tmp_path / "q"), seed=1)
@@ -193,7 +195,7 @@ def test_build_writes_and_keeps(tmp_path: Path, capsys: pytest.CaptureFixture[st
     build_queries(
         str(tmp_path / "g"),
         str(tmp_path / "q"),
-        templates_file=str(tmp_path / "t.csv"),
+        templates=str(tmp_path / "t.csv"),
         prompts="human",
     )
     assert [q.text for q in load_queries(tmp_path / "q")] == [
@@ -296,8 +298,8 @@ def test_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match="no file <relation>_1000.csv"):
         medlama_queries(tmp_path / "empty")
-    with pytest.raises(SystemExit, match="no such folder or archive"):
-        main(["medlama", str(tmp_path / "nothing"), "--out", str(tmp_path / "q")])
+    assert command("data medlama")([str(tmp_path / "nothing"), "--out", str(tmp_path / "q")]) == 2
+    assert "no such folder or archive" in capsys.readouterr().err
     with pytest.raises(InputError, match="no triples"):
         queries(graph({"a": "t"}, []))
     with pytest.raises(InputError, match="no queries here"):

@@ -374,7 +374,9 @@ def test_the_command(fake_sapbert: Folders, tmp_path: Path) -> None:
     command = [
         sys.executable,
         "-m",
-        "datamodules.sapbert",
+        "core.call",
+        "data",
+        "pairs",
         "--graph",
         fake_sapbert.graph,
         "--tokenizer",

@@ -19,13 +19,13 @@ from datamodules.synonyms import (
     eligible,
     equivalent_pairs,
     load_samples,
-    main,
     neighbour_sets,
     samples,
     sentences,
     share_neighbours,
 )
 from kg.graph import KnowledgeGraph, table
+from tests.commands import command
 
 
 def graph(
@@ -139,7 +139,7 @@ def test_dataset_2_by_hand() -> None:
 def test_a_graph_without_equivalences_is_refused(tmp_path: Path) -> None:
     names, kinds = many()
     graph(names, kinds, []).save(tmp_path / "g")
-    with pytest.raises(InputError, match=r"no equivalences.*kg\.build\.refine"):
+    with pytest.raises(InputError, match=r"no equivalences.*kepl graph refine"):
         build_samples(str(tmp_path / "g"), str(tmp_path / "s"))
     names, kinds = many(5)
     graph(names, kinds, [(0, 1)]).save(tmp_path / "g")
@@ -153,7 +153,8 @@ def test_built_samples_load_and_are_kept(tmp_path: Path, capsys: Any) -> None:
     names, kinds = many()
     g = graph(names, kinds, [(0, 1), (2, 3)])
     g.save(tmp_path / "g")
-    main(["build", "--graph", str(tmp_path / "g"), "--out", str(tmp_path / "s")])
+    run = command("data synonyms build")
+    assert run(["--graph", str(tmp_path / "g"), "--out", str(tmp_path / "s")]) == 0
     assert "4 samples" in capsys.readouterr().out
     assert load_samples(tmp_path / "s") == samples(g)[0]
     build_samples(str(tmp_path / "g"), str(tmp_path / "s"))
@@ -197,17 +198,8 @@ def test_drop_removes_sentences_and_counts(tmp_path: Path, capsys: Any) -> None:
     (tmp_path / "u.jsonl").write_text(
         json.dumps({"id": "3", "text": "又一句。"}, ensure_ascii=False) + "\n"
     )
-    main(
-        [
-            "drop",
-            "--synonyms",
-            str(tmp_path / "s"),
-            "--input",
-            *files,
-            "--out",
-            str(tmp_path / "o.jsonl"),
-        ]
-    )
+    words = ["--synonyms", str(tmp_path / "s"), "--input", *files]
+    assert command("data synonyms drop")([*words, "--out", str(tmp_path / "o.jsonl")]) == 0
     kept = [json.loads(line) for line in (tmp_path / "o.jsonl").read_text().splitlines()]
     assert kept == [
         {"id": "0", "text": f"{a}常见。{b}少见。"},

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,7 +13,10 @@ from typing import Any
 import pytest
 import yaml
 
+from core import call
+from core.call import find_command, load_function
 from core.files import InputError
+from core.settings import Option, collect, parse
 from experiments import pretrain
 from experiments.machine import Inputs, Machine
 from experiments.pretrain import commands, machine_words, papers, table
@@ -23,6 +25,7 @@ from kg.build.refine import EQUIVALENT
 from kg.vectors.embeddings import EmbeddingTable
 from tests.kg.test_train import ladder
 
+RUN = ("steps", "checkpoints", "export", "mlflow_run")  # what a training reports
 pytestmark = pytest.mark.usefixtures("preloaded")
 
 ROOT = Path(__file__).parents[2]
@@ -34,7 +37,7 @@ GIVEN = Inputs(
 )
 
 
-def test_every_stage_is_a_module_and_every_setting_is_filled_in(
+def test_every_setting_is_filled_in(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(pretrain, "gpus", lambda: 8)
@@ -48,28 +51,76 @@ def test_every_stage_is_a_module_and_every_setting_is_filled_in(
                 paper, profile, Path("/w"), GIVEN, Machine(workers=3), args="--trainer.max_steps 7"
             )
             assert len(plan) > 2 and plan[-1].result
-            for words in (s.words for s in plan):
-                file = ROOT / words[0].replace(".", "/")
-                assert file.with_suffix(".py").is_file() or (file / "__main__.py").is_file(), words[
-                    0
-                ]
+            for stage in plan:
+                words = stage.options
                 assert not [w for w in words if "{" in w or "}" in w], words
                 assert all((ROOT / w).is_file() for w in words if w.startswith("experiments/"))
-            training = [s.words for s in plan if s.result]
+            training = [s.options for s in plan if s.result]
+            assert {s.run for s in plan if s.result} == {"experiments.run"}
             assert all(words[words.index("--trainer.max_steps") + 1] == "7" for words in training)
             assert all(
                 words[words.index("--trainer.devices") + 1] == ("8" if profile == "paper" else "1")
                 for words in training
             )
-    linking = next(
-        s.words
-        for s in commands("kebiolm", "paper", Path("/w"), GIVEN)
-        if s.words[0] == "kg.linking"
-    )
+    linking = options_of_stage(commands("kebiolm", "paper", Path("/w"), GIVEN), "data link")
     assert linking[linking.index("--input") + 1 : linking.index("--out")] == [
         "/data/a.jsonl",
         "/data/b c.jsonl",
     ]
+
+
+def options_of_stage(plan: list[Stage], run: str) -> list[str]:
+    """The words of the first stage that runs a command."""
+    return next(stage.options for stage in plan if stage.run == run)
+
+
+@pytest.mark.parametrize("name", [*papers(), *pretrain.graph_embeddings()])
+def test_every_stage_is_a_command_that_accepts_its_arguments(name: str) -> None:
+    """Each value parses to the type of its option, and no option without a default is left out."""
+    for profile in pretrain.pipeline_of(name)["profiles"]:
+        plan = commands(name, profile, Path("/w"), GIVEN, Machine(workers=3), plan=True)
+        for stage in (s for s in plan if not s.result):
+            found = find_command(stage.run.split())
+            assert found is not None, stage.run
+            _, command, rest = found
+            function = load_function(command.function)
+            if command.choices:
+                function, rest = function(rest[0]), rest[1:]
+            parsed = parse(function, [*rest, *stage.options], command.positions, stage.run)
+            assert parsed.given
+
+
+def test_values_of_a_pipeline() -> None:
+    """{NAME} alone is the input as it is, a list among them; within a text it is its words; an
+    empty one is an option not given."""
+    values = {"work": "/my work", "CORPUS": ["/a b", "/c"], "NONE": "", "SEED": 3, "FRESH": False}
+    arguments = {
+        "input": ["{work}/x", "{CORPUS}", "{NONE}"],
+        "corpus": "{CORPUS}",
+        "folder": "{work}/linked",
+        "text": "{CORPUS}",
+        "none": "{NONE}",
+        "seed": "{SEED}",
+        "fresh": "{FRESH}",
+        "k": 30,
+        "more": True,
+    }
+    filled = pretrain.fill_all(arguments, values)
+    assert filled["input"] == ["/my work/x", "/a b", "/c"] and filled["corpus"] == ["/a b", "/c"]
+    assert filled["folder"] == "/my work/linked" and filled["none"] is None
+    assert filled["seed"] == 3 and filled["fresh"] is False
+    words = call.option_words(filled)
+    assert words[:4] == ["--input", "/my work/x", "/a b", "/c"] and "--none" not in words
+    assert words[-6:] == ["--fresh", "false", "--k", "30", "--more", "true"]
+    assert pretrain.fill("x {CORPUS}", values) == "x '/a b' /c"
+    odd = {"input": ["--x", "A=1.txt", "b c"], "name": "-1"}
+    assert call.option_words(odd) == ["--input=--x A=1.txt 'b c'", "--name=-1"]
+    options = {n: Option(n, kind, None, "") for n, kind in (("input", list[str]), ("name", str))}
+    read = collect(call.option_words(odd), options, (), "x")
+    assert {name: value for name, (_, value) in read.items()} == odd
+    assert call.option_words({"config": ["a", "b"]}) == ["--config", "a", "--config", "b"]
+    with pytest.raises(InputError, match=r"\{WORK\}/x: no input WORK; choose from: work, CORPUS"):
+        pretrain.fill("{WORK}/x", values)
 
 
 def trainings() -> Iterator[tuple[str, str, str, dict[str, Any], list[str]]]:
@@ -88,7 +139,7 @@ def trainings() -> Iterator[tuple[str, str, str, dict[str, Any], list[str]]]:
                     variants=[variant],
                     plan=True,
                 )
-                (words,) = [stage.words for stage in plan if stage.result]
+                (words,) = [stage.options for stage in plan if stage.result]
                 yield (
                     paper,
                     profile,
@@ -146,15 +197,16 @@ def test_graph_embeddings_are_pipelines_without_a_report() -> None:
     for name in pretrain.graph_embeddings():
         for profile in pretrain.pipeline_of(name)["profiles"]:
             plan = commands(name, profile, Path("/w"), seed=3, fresh=True)
-            assert [s.words[0] for s in plan] == [
-                "kg.build",
-                "kg.build.refine",
-                "kg.vectors.train",
+            assert [s.run for s in plan] == [
+                "graph build cmekg",
+                "graph refine",
+                "graph embed",
             ] and not plan[-1].result
-            words = plan[-1].words
+            words = plan[-1].options
             assert all((ROOT / w).is_file() for w in words if w.startswith("experiments/"))
             assert (
-                words[words.index("--graph") + 1] == plan[1].words[plan[1].words.index("--out") + 1]
+                words[words.index("--graph") + 1]
+                == plan[1].options[plan[1].options.index("--out") + 1]
             )
             assert (
                 words[words.index("--seed") + 1] == "3"
@@ -162,7 +214,8 @@ def test_graph_embeddings_are_pipelines_without_a_report() -> None:
             )
             assert ("experiments/kg/small_transr.yaml" in words) == (profile == "small")
             (own,) = commands(name, profile, Path("/w"), Inputs(graph=("/g",)))
-            assert own.words[own.words.index("--graph") + 1] == "/g" and own.words[-1] == "false"
+            assert own.options[own.options.index("--graph") + 1] == "/g"
+            assert own.options[-1] == "false"
 
 
 def test_a_graph_embedding_is_trained(
@@ -172,9 +225,8 @@ def test_a_graph_embedding_is_trained(
     is."""
     graph = ladder(tmp_path / "g")
     short = yaml.safe_load((ROOT / "experiments" / "kg" / "cmekg_transr.yaml").read_text())
-    short["profiles"]["small"]["stages"][-1]["run"] += (
-        " --epochs 1 --warm_epochs 1 --dim 8 --relation_dim 8 --held_out 10"
-    )
+    sizes = {"epochs": 1, "warm_epochs": 1, "dim": 8, "relation_dim": 8, "held_out": 10}
+    short["profiles"]["small"]["stages"][-1]["arguments"] |= sizes
     monkeypatch.setattr(pretrain, "pipeline_of", lambda name: short)
     told = pretrain.pretrain("kg/cmekg_transr", "small", Inputs(graph=(str(graph),)))
     (folder,) = (runs / "data").glob("kg-cmekg_transr-small-*")
@@ -183,27 +235,27 @@ def test_a_graph_embedding_is_trained(
 
 
 def test_a_graph_or_corpus_of_ones_own_replaces_its_stage() -> None:
-    plain = [s.words[0] for s in commands("kebiolm", "small", Path("/w"))]
-    assert plain[0] == "kg.build" and "kg.build.texts" in plain
+    plain = [s.run for s in commands("kebiolm", "small", Path("/w"))]
+    assert plain[0] == "graph build hpo" and "graph texts" in plain
     own = commands("kebiolm", "small", Path("/w"), Inputs(graph=("/g",), corpus=("/t.jsonl",)))
-    assert {"kg.build", "kg.build.texts"}.isdisjoint(s.words[0] for s in own)
-    assert all("/g" in s.words for s in own)
+    assert {"graph build hpo", "graph texts"}.isdisjoint(s.run for s in own)
+    assert all("/g" in s.options for s in own)
 
 
 def test_several_graphs() -> None:
     plan = commands("sapbert", "small", Path("/w"), Inputs(graph=("/a", "/b c")))
-    pairs = next(s.words for s in plan if s.words[0] == "datamodules.sapbert")
+    pairs = options_of_stage(plan, "data pairs")
     assert pairs[pairs.index("--graph") + 1 : pairs.index("--unite")] == ["/a", "/b c"]
     own = commands("sapbert", "small", Path("/w"), Inputs(graph=("/my graph",)))
-    assert any("/my graph" in s.words for s in own)
+    assert any("/my graph" in s.options for s in own)
 
 
 def test_the_corpus_of_the_initial_checkpoint_is_added_to_its_own_text() -> None:
     plan = commands("zh", "small", Path("/w"), Inputs(corpus=("/a.txt", "/b c.txt")))
-    for stage in (s.words for s in plan if s.words[0] in ("datamodules.vocabulary", "kg.linking")):
+    for stage in (s.options for s in plan if s.run in ("data vocabulary", "data link")):
         first = stage.index("/w/texts.jsonl")
         assert stage[first : first + 3] == ["/w/texts.jsonl", "/a.txt", "/b c.txt"]
-    assert "" not in [w for s in commands("zh", "small", Path("/w")) for w in s.words]
+    assert "" not in [w for s in commands("zh", "small", Path("/w")) for w in s.options]
 
 
 def test_every_report_fills_in() -> None:
@@ -288,9 +340,7 @@ def test_machines(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_plan_runs_nothing(runs: Path) -> None:
     lines = pretrain.pretrain("kebiolm", "small", seed=7, plan=True).splitlines()
     stages = commands("kebiolm", "small", runs / "data" / "kebiolm-small", seed=7)
-    assert [line for line in lines if not line.startswith("#")] == [
-        f"python -m {shlex.join(s.words)}" for s in stages
-    ]
+    assert [line for line in lines if not line.startswith("#")] == [s.command for s in stages]
     assert not (runs / "data").exists()
 
 
@@ -333,21 +383,24 @@ def test_a_metric_that_only_some_runs_have() -> None:
 def test_logs_are_named_for_their_result_or_module() -> None:
     """Stages at the same time each have a log of their own name, and one without a result is not
     called None.log."""
-    assert Stage("A", ["experiments.run", "--x"], "plain").log == "plain.log"
-    assert Stage("B", ["kg.build.refine", "graph"]).log == "kg.build.refine.log"
+    assert Stage("A", "experiments.run", ["--x"], "plain").log == "plain.log"
+    assert Stage("B", "graph refine", ["graph"]).log == "graph-refine.log"
+    assert Stage("C", "kg.build.refine:refine", []).log == "kg.build.refine-refine.log"
 
 
 def test_another_pipeline_s_stage_is_a_command(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """SMedBERT's and EMBERT's first stage is `python -m experiments.pretrain zh`: it must
-    pre-train, and say why it cannot."""
-    monkeypatch.setattr(pretrain, "pretrain", lambda *given: " ".join(given))
+    """SMedBERT's and EMBERT's first stage pre-trains zh: it must, and say why it cannot."""
+    started: list[Stage] = []
+    monkeypatch.setattr(pretrain, "run_stages", lambda stages, work: started.extend(stages))
+    monkeypatch.setattr(pretrain, "read_json", lambda file: {"end": {}} | dict.fromkeys(RUN, 1))
+    monkeypatch.setattr(pretrain, "table", lambda *_: "a table")
     first = commands("smedbert", "small", Path("/w"))[0].words
-    assert first[0] == "experiments.pretrain" and pretrain.main(first[1:]) == 0
-    assert capsys.readouterr().out == "zh small\n"
-    monkeypatch.undo()
-    assert pretrain.main(["nothing"]) == 2
+    assert first[:2] == ["-m", "core.call"] and call.main(first[2:]) == 0
+    assert [s.title for s in started] == [s.title for s in commands("zh", "small", Path("/w"))]
+    assert "a table" in capsys.readouterr().out
+    assert call.main([*first[2:3], "--paper", "nothing"]) == 2
     assert capsys.readouterr().err.startswith("error: no paper 'nothing'")
 
 
@@ -433,7 +486,5 @@ def test_variants_train_together_on_a_cpu_only(monkeypatch: pytest.MonkeyPatch) 
 
 def test_templates_say_nothing_of_a_relation_that_makes_equivalences() -> None:
     """Else the text would hold the answers of the evaluation of synonyms."""
-    words = next(
-        s.words for s in commands("smedbert", "small", Path("/w")) if s.words[0] == "kg.build.texts"
-    )
-    assert set(words[words.index("--without") + 1].split(",")) == set(EQUIVALENT)
+    words = options_of_stage(commands("smedbert", "small", Path("/w")), "graph texts")
+    assert set(words[words.index("--without") + 1 :]) == set(EQUIVALENT)

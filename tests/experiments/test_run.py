@@ -321,7 +321,7 @@ def test_a_second_process_is_refused(fake_kebiolm: Folders, tmp_path: Path, runs
         fcntl.flock(handle, fcntl.LOCK_EX)
         done = start(fake_kebiolm, tmp_path / "x.json", "--run_folder", str(tmp_path / "r"))
     assert (
-        done.returncode == 1
+        done.returncode == 2
         and "another process is training here" in done.stderr
         and "Traceback" not in done.stderr
     )
@@ -341,7 +341,7 @@ def test_a_checkpoint_that_is_half_a_file_is_reported_and_training_begins_again(
 def test_bad_encoder_is_one_clear_error(fake_kebiolm: Folders, tmp_path: Path, runs: Path) -> None:
     done = start(fake_kebiolm, tmp_path / "x.json", "--model.init_args.encoder", str(tmp_path))
     assert (
-        done.returncode == 1
+        done.returncode == 2
         and "neither a folder with config.json" in done.stderr
         and "Traceback" not in done.stderr
     )

@@ -131,7 +131,7 @@ def test_two_processes_mine_and_learn_as_one(
 def test_accumulated_batches_are_refused(fake_sapbert: Folders, tmp_path: Path, runs: Path) -> None:
     done = start(fake_sapbert, tmp_path / "x.json", "--trainer.accumulate_grad_batches", "2")
     assert (
-        done.returncode == 1
+        done.returncode == 2
         and "expected 1, because pairs are mined within one batch" in done.stderr
     )
     assert "Traceback" not in done.stderr

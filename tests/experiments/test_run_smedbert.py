@@ -31,7 +31,7 @@ from datamodules.tasks import Tagged, save_task
 from experiments import seeds
 from experiments.finetune import FinetuneCLI
 from experiments.finetune import train as finetuned
-from experiments.names import copied, encoder
+from experiments.names import copy_encoder, encoder
 from experiments.run import CLI, built, train
 from experiments.stages import Stage
 from inference.encoders import embedder
@@ -297,8 +297,8 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 
     def run_stages(stages: list[Stage], work: Path, engine: str) -> None:
         for stage in stages:
-            called.append(stage.words)
-            monkeypatch.setattr(sys, "argv", ["finetune", *stage.words[1:]])
+            called.append(stage.options)
+            monkeypatch.setattr(sys, "argv", ["finetune", *stage.options])
             finetuned(built(FinetuneCLI))
 
     monkeypatch.setattr(seeds, "run_stages", run_stages)
@@ -315,7 +315,7 @@ def test_an_export_is_fine_tuned_with_linked_mentions(
     """`make finetune` from its options to its results: mentions reach the encoder, HITS= and K= say
     which and how much."""
     assert (
-        copied("smedbert", tmp_path / "start")
+        copy_encoder("smedbert", tmp_path / "start")
         and encoder(str(tmp_path / "start")).load == encoder(export).load
     )
     seen: list[Mentions] = []

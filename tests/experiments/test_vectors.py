@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from core.files import InputError
 from datamodules.corpus import Corpus
 from datamodules.tokenizers import load_tokenizer
-from experiments.vectors import entity_vectors, main, pooled
+from experiments.vectors import entity_vectors, pooled
 from kg.graph import KnowledgeGraph
 from kg.vectors.embeddings import EmbeddingTable
 from models.encoders import BertEncoder
+from tests.commands import command
 from tests.fakes.kebiolm import Folders
 
 
@@ -82,7 +83,8 @@ def test_the_command_writes_a_table_and_refuses_what_does_not_fit(
         "--graph",
         fake_kebiolm.graph,
     ]
-    main([*words, "--out", str(tmp_path / "out")])
+    run = command("data vectors")
+    assert run([*words, "--out", str(tmp_path / "out")]) == 0
     assert "vectors of " in capsys.readouterr().out
     table = EmbeddingTable.load(tmp_path / "out")
     assert set(table.entity_ids) <= set(KnowledgeGraph.load(fake_kebiolm.graph).ids.to_pylist())
@@ -94,6 +96,6 @@ def test_the_command_writes_a_table_and_refuses_what_does_not_fit(
         (["--graph", str(tmp_path)], "no knowledge graph here"),
         (["--corpus", str(tmp_path)], "no corpus here"),
     ]:
-        with pytest.raises(SystemExit, match=wanted):
-            main([*words, "--out", str(tmp_path / "other"), *changed])
+        assert run([*words, "--out", str(tmp_path / "other"), *changed]) == 2
+        assert wanted in capsys.readouterr().err
     assert not (tmp_path / "other").exists()

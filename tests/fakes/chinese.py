@@ -39,7 +39,7 @@ def linked_corpus(
                     text += str(rng.choice(names))
                 text += str(rng.choice(list("。，；")))
             handle.write(json.dumps({"id": str(number), "text": text}, ensure_ascii=False) + "\n")
-    link_corpus(str(folder / "graph"), [str(folder / "texts.jsonl")], folder / "linked")
+    link_corpus(folder / "graph", [folder / "texts.jsonl"], folder / "linked", workers=1)
     corpus.build_corpus(
         str(folder / "linked"),
         str(folder / "graph"),

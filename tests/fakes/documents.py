@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
+from core.files import written
+from kg.documents.mentions import Document
 from kg.graph import KnowledgeGraph, table
 
 Rows = list[tuple[str, str, str]]
@@ -217,3 +221,15 @@ def bioc_json(path: Path, articles: list = ARTICLES) -> Path:
         ]
         rows.append({"_id": f"{name}|None", "id": name, "infons": {}, "passages": passages})
     return _write(path, json.dumps({"PubTator3": rows}, ensure_ascii=False))
+
+
+def write_documents(path: str | Path, given: Iterable[Document | tuple[str, str]]) -> Path:
+    """Documents, or pairs (id, text), as JSON lines that :func:`json_documents` reads. Returns the
+    path."""
+    with written(path) as handle:
+        for document in given:
+            record: dict[str, Any] = {"id": document[0], "text": document[1]}
+            if isinstance(document, Document) and document.mentions:
+                record["mentions"] = [m._asdict() for m in document.mentions]
+            handle.write(json.dumps(record, ensure_ascii=False) + "\n")
+    return Path(path)

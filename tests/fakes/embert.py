@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kg.build.thesaurus import thesaurus
+from kg.build.thesaurus import build_thesaurus
 from kg.graph import KnowledgeGraph, table
 from tests.fakes import bert, chinese
 from tests.fakes.chinese import PLAIN
@@ -78,7 +78,7 @@ def write(
         "how": ["cut points"] * len(long),
     }
     pq.write_table(pa.table(rows), folder / "segments" / "segments.parquet")
-    thesaurus(str(folder / "graph"), str(folder / "thesaurus"))
+    build_thesaurus(folder / "graph", folder / "thesaurus")
     chinese.linked_corpus(folder, encoder, names, rng, texts, clauses=(2, 5), share=0.8)
     return Folders(
         *(str(folder / n) for n in ("bert", "graph", "segments", "thesaurus", "linked", "corpus"))

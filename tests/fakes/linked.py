@@ -1,4 +1,4 @@
-"""Linked corpora as `python -m kg.linking` writes them, of documents that are given."""
+"""Linked corpora as `kepl data link` writes them, of documents that are given."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def write(folder: Path, drugs: int = 40, held_out: float = 0.2) -> Folders:
         str(folder / n) for n in ("graph", "texts.jsonl", "vocabulary", "corpus")
     )
     vocabulary.build_vocabulary(graph, [texts], words)
-    link_corpus(graph, [texts], folder / "linked", linker="given")
+    link_corpus(graph, [texts], folder / "linked", linker="given", workers=1)
     corpus.build_corpus(
         str(folder / "linked"),
         graph,

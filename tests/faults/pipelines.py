@@ -12,6 +12,7 @@ from core.files import read_json
 from core.tracking import ROOT
 from experiments.machine import Inputs, Machine
 from experiments.pretrain import commands, papers, pipeline_of
+from experiments.stages import Stage
 from kg.build.sources import cmekg as chinese
 from tests.fakes import bert, cmekg, hpo, tasks
 
@@ -36,7 +37,7 @@ NEW = [
 ]
 #: what makes a stage small that trains no language model
 SMALL = {
-    "kg.vectors.train": [
+    "graph embed": [
         "--dim",
         "8",
         "--relation_dim",
@@ -99,18 +100,16 @@ def write_sources(folder: Path) -> None:
     tasks.write(folder / "task", "ner")
 
 
-def _fitted(words: list[str], sources: Path) -> list[str]:
-    """The words of a stage with the fake source in place of an installed package's, and a small
-    size."""
-    if words[0] in ("kg.build", "kg.build.texts"):
-        words = [
-            *words[:2],
-            str(sources / words[1] / ("cmekg.pkl" if words[1] == "cmekg" else "")),
-            *words[2:],
-        ]
-    elif words[0] == "datamodules.linking":
-        words = [*words, "--hpo", str(sources / "hpo")]
-    return words + SMALL.get(words[0], [])
+def _fitted(stage: Stage, sources: Path) -> list[str]:
+    """The words of a stage behind `python -m`, with the fake source in place of an installed
+    package's, and a small size."""
+    more = SMALL.get(stage.run, [])
+    if stage.run.startswith("graph build") or stage.run == "graph texts":
+        chinese = "cmekg" in [*stage.run.split(), *stage.options]
+        more = ["--path", str(sources / ("cmekg/cmekg.pkl" if chinese else "hpo"))]
+    elif stage.run == "data held-out":
+        more = ["--hpo", str(sources / "hpo")]
+    return [*stage.words[1:], *more]
 
 
 def steps(paper: str, work: Path, sources: Path) -> list[Step]:
@@ -128,7 +127,7 @@ def steps(paper: str, work: Path, sources: Path) -> list[Step]:
         variants=[variant],
         args=arguments,
     )
-    found = [Step(s.title, _fitted(s.words, sources), bool(s.result)) for s in stages]
+    found = [Step(s.title, _fitted(s, sources), bool(s.result)) for s in stages]
 
     def fine_tuning() -> list[str]:
         export = read_json(work / f"result-{variant}.json")["export"]

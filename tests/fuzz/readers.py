@@ -8,6 +8,8 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -239,7 +241,9 @@ def _reseal(folder: Path) -> None:
 
 def _linked(folder: Path) -> list[Path]:
     fake_documents.graph().save(folder / "g")
-    link_corpus(folder / "g", [fake_documents.jsonl(folder / "a.jsonl")], folder / "out")
+    texts = [fake_documents.jsonl(folder / "a.jsonl")]
+    with redirect_stdout(StringIO()):  # standard output is the fuzzer's
+        link_corpus(folder / "g", texts, folder / "out", workers=1)
     return sorted(p for p in (folder / "out").iterdir() if p.suffix in (".json", ".jsonl"))
 
 

@@ -29,7 +29,8 @@ from inference.stream import (
     pubtator,
 )
 from inference.taggers import PairModel, Ranker, RelationModel, Tagger, load_tagger
-from kg.documents.formats import documents, write_documents
+from kg.documents.formats import documents
+from tests.fakes.documents import write_documents
 from tests.fakes.graphs import graph
 from tests.inference.conftest import Trained
 

@@ -9,9 +9,12 @@ from core.files import InputError, read_json, sha256
 from core.settings import options_of
 from kg.build import source as build
 from kg.graph import KnowledgeGraph
+from tests.commands import command
 from tests.fakes import hpo as fake_hpo
 from tests.fakes import obo as fake_obo
 from tests.fakes import umls as fake_umls
+
+run_build = command("graph build")
 
 ROOT = Path(__file__).parents[2]
 
@@ -22,7 +25,7 @@ def test_every_source_has_read_and_files():
     for name in names:
         module = build.source_module(name)
         assert callable(module.read) and callable(module.files) and module.__doc__
-        options = options_of(build.command(module))
+        options = options_of(build.source_command(name))
         assert {"path", "out", "fresh"} <= options.keys()
         assert all(option.help for option in options.values()), f"{name}: options without help"
 
@@ -36,10 +39,12 @@ def test_a_new_file_is_a_new_source(tmp_path, monkeypatch):
 
 def test_command(tmp_path):
     source, out = fake_umls.write(tmp_path / "META"), tmp_path / "graph"
-    command = [
+    words = [
         sys.executable,
         "-m",
-        "kg.build",
+        "core.call",
+        "graph",
+        "build",
         "umls",
         str(source),
         "--out",
@@ -49,7 +54,7 @@ def test_command(tmp_path):
         "--include-rel",
     ]
     done = subprocess.run(
-        command,
+        words,
         capture_output=True,
         text=True,
         cwd=ROOT,
@@ -89,18 +94,18 @@ def test_same_inputs_are_kept(tmp_path, capsys):
     source, out = fake_hpo.write(tmp_path / "hpo"), tmp_path / "graph"
     arguments = ["hpo", str(source), "--out", str(out)]
     before = lambda: (out / "manifest.json").stat().st_ino  # noqa: E731
-    assert build.main(arguments) == 0
+    assert run_build(arguments) == 0
     first = before()
     assert "kept: " not in capsys.readouterr().err
-    assert build.main(arguments) == 0
+    assert run_build(arguments) == 0
     assert "kept: " in capsys.readouterr().err and before() == first
-    assert build.main([*arguments, "--fresh"]) == 0
+    assert run_build([*arguments, "--fresh"]) == 0
     assert "kept: " not in capsys.readouterr().err and before() != first
     fake_hpo.write(source, seed=1)  # other inputs
-    assert build.main(arguments) == 0
+    assert run_build(arguments) == 0
     assert "kept: " not in capsys.readouterr().err
     (out / "names.parquet").write_bytes(b"")  # no longer whole
-    assert build.main(arguments) == 0
+    assert run_build(arguments) == 0
     said = capsys.readouterr()
     assert "kept: " not in said.err and "names.parquet" in said.err
     assert len(KnowledgeGraph.load(out).names) > 0
@@ -113,8 +118,8 @@ def test_other_options_build_again(tmp_path, capsys):
         "--out",
         str(tmp_path / "graph"),
     ]
-    assert build.main(arguments) == 0
-    assert build.main([*arguments, "--type", "thing"]) == 0
+    assert run_build(arguments) == 0
+    assert run_build([*arguments, "--type", "thing"]) == 0
     assert "kept: " not in capsys.readouterr().out
     assert set(KnowledgeGraph.load(tmp_path / "graph").entities["type"].to_pylist()) == {"thing"}
 
@@ -130,7 +135,7 @@ def test_other_options_build_again(tmp_path, capsys):
 )
 def test_input_errors_are_one_line_and_exit_2(tmp_path, monkeypatch, capsys, arguments, message):
     monkeypatch.chdir(tmp_path)
-    assert build.main(arguments) == 2
+    assert run_build(arguments) == 2
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     with pytest.raises(InputError, match=message):
@@ -139,11 +144,11 @@ def test_input_errors_are_one_line_and_exit_2(tmp_path, monkeypatch, capsys, arg
 
 
 def test_usage(capsys):
-    assert build.main([]) == 2
-    assert "Sources: " in capsys.readouterr().out
-    assert build.main(["obo", "x.obo"]) == 2
+    assert run_build([]) == 2
+    assert "Choose from: " in capsys.readouterr().out
+    assert run_build(["obo", "x.obo"]) == 2
     assert "OUT is missing: Folder for the graph" in capsys.readouterr().err
-    assert build.main(["umls", "--help"]) == 0
+    assert run_build(["umls", "--help"]) == 0
     assert "--semantic-types" in capsys.readouterr().out
 
 
@@ -152,16 +157,16 @@ def test_a_folder_that_is_no_graph_is_left_alone(tmp_path, capsys):
     (tmp_path / "thesis" / "chapter1.tex").write_text("years of work")
     source = fake_obo.write_text(tmp_path / "x.obo")
     for fresh in ([], ["--fresh"]):
-        assert build.main(["obo", str(source), "--out", str(tmp_path / "thesis"), *fresh]) == 2
+        assert run_build(["obo", str(source), "--out", str(tmp_path / "thesis"), *fresh]) == 2
     assert "it is left alone" in capsys.readouterr().err
     assert (tmp_path / "thesis" / "chapter1.tex").read_text() == "years of work"
-    assert build.main(["obo", str(source), "--out", str(source)]) == 2
+    assert run_build(["obo", str(source), "--out", str(source)]) == 2
 
 
 def test_a_broken_source_leaves_the_old_graph(tmp_path, capsys):
     source, out = fake_obo.write_text(tmp_path / "x.obo"), tmp_path / "graph"
-    assert build.main(["obo", str(source), "--out", str(out)]) == 0
+    assert run_build(["obo", str(source), "--out", str(out)]) == 0
     fake_obo.write_text(source, fake_obo.TEXT.replace("is_a: X:0000001 ! the same again", "is_a:"))
-    assert build.main(["obo", str(source), "--out", str(out)]) == 2
+    assert run_build(["obo", str(source), "--out", str(out)]) == 2
     assert "x.obo:28: expected `is_a: ID ! name`" in capsys.readouterr().err
     assert KnowledgeGraph.load(out).counts()["entities"] == 3

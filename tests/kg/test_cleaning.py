@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from core.files import InputError
 from kg.build import cleaning
+from tests.commands import command
 
 ALL = {"shortest": 1, "longest": 1000, "chinese": 0}
 
@@ -28,7 +29,7 @@ def cleaned(folder, texts, **options):
     source.write_text(
         "".join(json.dumps({"id": f"d{i}", "text": text}) + "\n" for i, text in enumerate(texts))
     )
-    counts = cleaning.cleaned([source], folder / "out.jsonl", **(ALL | options))
+    counts = cleaning.clean_files([source], folder / "out.jsonl", **(ALL | options), workers=1)
     found = [
         tuple(json.loads(line).values()) for line in (folder / "out.jsonl").read_text().splitlines()
     ]
@@ -214,25 +215,25 @@ def write_texts(folder, count=400):
 
 @pytest.mark.parametrize("options", [{"workers": 1}, {"workers": 3}])
 def test_parts_make_the_same_bytes(tmp_path, options):
-    given = {"columns": ["ask"], "shortest": 4, "longest": 20}
+    given = {"columns": ["ask"], "shortest": 4, "longest": 20, "workers": 1}
     source = write_texts(tmp_path / "in")
     whole, counts = (
         tmp_path / "whole.jsonl",
-        cleaning.cleaned([source], tmp_path / "whole.jsonl", **given),
+        cleaning.clean_files([source], tmp_path / "whole.jsonl", **given),
     )
     assert (
         counts["dropped: segments that were there already"] > 100
         and counts["documents"] == 400 + 58
     )
     out = tmp_path / "out.jsonl"
-    assert cleaning.cleaned([source], out, part_size=3000, **options, **given) == counts
+    assert cleaning.clean_files([source], out, part_size=3000, **(given | options)) == counts
     assert out.read_bytes() == whole.read_bytes()
 
 
 def test_a_stopped_run_resumes(tmp_path, monkeypatch):
-    given = {"columns": ["ask"], "shortest": 4, "longest": 20, "part_size": 3000}
+    given = {"columns": ["ask"], "shortest": 4, "longest": 20, "part_size": 3000, "workers": 1}
     source, out, read = write_texts(tmp_path / "in"), tmp_path / "out.jsonl", []
-    counts = cleaning.cleaned([source], tmp_path / "whole.jsonl", **given)
+    counts = cleaning.clean_files([source], tmp_path / "whole.jsonl", **given)
     write = cleaning._write_part
 
     def stops(reading, spans, path, **more):
@@ -243,17 +244,17 @@ def test_a_stopped_run_resumes(tmp_path, monkeypatch):
 
     monkeypatch.setattr(cleaning, "_write_part", stops)
     with pytest.raises(KeyboardInterrupt):
-        cleaning.cleaned([source], out, **given)
+        cleaning.clean_files([source], out, **given)
     assert not out.exists() and len(list((tmp_path / "out.jsonl.parts").glob("part-*"))) == 3
     with pytest.raises(InputError, match=r"begun with other settings \(shortest\). Add --fresh"):
-        cleaning.cleaned([source], out, **given | {"shortest": 5})
+        cleaning.clean_files([source], out, **given | {"shortest": 5})
     part = tmp_path / "out.jsonl.parts" / "part-00000.jsonl"
     good = part.read_bytes()
     part.write_bytes(good.replace("发".encode(), "癹".encode(), 1))
     with pytest.raises(InputError, match=r"part-00000\.jsonl.*Remove"):
-        cleaning.cleaned([source], out, **given)
+        cleaning.clean_files([source], out, **given)
     part.write_bytes(good)
-    assert not out.exists() and cleaning.cleaned([source], out, **given) == counts
+    assert not out.exists() and cleaning.clean_files([source], out, **given) == counts
     assert out.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
     assert read[4:] == sorted(set(read))[3:]  # what was there is not cleaned again
 
@@ -262,8 +263,8 @@ def test_command(tmp_path, capsys):
     (tmp_path / "x.jsonl").write_text(
         json.dumps({"id": "d", "text": "<p>患者发热三天。</p>看 http://a.cn"}) + "\n"
     )
-    command = ["--input", str(tmp_path / "x.jsonl"), "--out", str(tmp_path / "y.jsonl")]
-    assert cleaning.main([*command, "--shortest", "4"]) == 0
+    words = ["--input", str(tmp_path / "x.jsonl"), "--out", str(tmp_path / "y.jsonl")]
+    assert command("graph clean")([*words, "--shortest", "4"]) == 0
     said = capsys.readouterr().out
     assert (
         "1 segments, 9 characters of 1 documents" in said
@@ -274,6 +275,6 @@ def test_command(tmp_path, capsys):
         "id": "d",
         "text": "患者发热三天。 看",
     }
-    assert cleaning.main(command) == 2  # the paper's 256 characters
+    assert command("graph clean")(words) == 2  # the paper's 256 characters
     assert "no segment is left of 1 documents" in capsys.readouterr().err
     assert json.loads((tmp_path / "y.jsonl").read_text())["id"] == "d"  # the old file stays

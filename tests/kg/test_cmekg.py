@@ -239,11 +239,12 @@ def test_cut_and_missing_files(tmp_path):
 
 
 def test_the_commands(tmp_path):
-    """python -m kg.build cmekg and python -m kg.build.texts cmekg, on a file of one's own."""
+    """kepl graph build cmekg and kepl graph texts cmekg, on a file of one's own."""
     file = fake.write(tmp_path)
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    for module, out in (("kg.build", "graph"), ("kg.build.texts", "texts.jsonl")):
-        command = [sys.executable, "-m", module, "cmekg", str(file), "--out", str(tmp_path / out)]
+    for name, out in (("graph build", "graph"), ("graph texts", "texts.jsonl")):
+        command = [sys.executable, "-m", "core.call", *name.split(), "cmekg", str(file)]
+        command += ["--out", str(tmp_path / out)]
         subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True)
     assert KnowledgeGraph.load(tmp_path / "graph").counts() == cmekg.read(file).counts()
     assert read_json(tmp_path / "graph" / "manifest.json")["reader"] == "cmekg"

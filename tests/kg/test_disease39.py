@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from core.files import InputError
-from kg.build import source as build
 from kg.build.sources import disease39
+from tests.commands import command
 from tests.fakes import disease39 as fake
 
 REAL = (
@@ -108,7 +108,10 @@ def test_encodings(tmp_path):
 
 def test_command(tmp_path, capsys):
     assert (
-        build.main(["disease39", str(fake.write(tmp_path)), "--out", str(tmp_path / "graph")]) == 0
+        command("graph build")(
+            ["disease39", str(fake.write(tmp_path)), "--out", str(tmp_path / "graph")]
+        )
+        == 0
     )
     said = capsys.readouterr().out
     assert (

@@ -194,7 +194,7 @@ def test_load_refuses_what_the_manifest_does_not_describe(tmp_path, part):
 
 
 def test_load_names_what_is_wrong_with_the_manifest(tmp_path):
-    with pytest.raises(InputError, match=r"nothing: no knowledge graph here .*kg\.build"):
+    with pytest.raises(InputError, match=r"nothing: no knowledge graph here .*kepl graph build"):
         KnowledgeGraph.load(tmp_path / "nothing")
     folder = graph().save(tmp_path / "g")
     manifest = read_json(folder / "manifest.json")

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from core.files import InputError, read_json
 from kg.build import refine
 from kg.documents.formats import documents, files_in
-from kg.linking import __main__ as command
 from kg.linking.matcher import DictionaryLinker
 from kg.linking.run import link_corpus, linked_documents
+from tests.commands import command
 from tests.fakes import documents as fakes
 from tests.fakes.graphs import graph
 
@@ -109,9 +109,9 @@ def test_encoding_and_folders(tmp_path, capsys):
         "--workers",
         "1",
     ]
-    assert command.main(words) == 2
+    assert command("data link")(words) == 2
     assert "a.txt:1: not utf-8 text" in capsys.readouterr().err
-    assert command.main([*words, "--encoding", "gb18030", "--fresh"]) == 0
+    assert command("data link")([*words, "--encoding", "gb18030", "--fresh"]) == 0
     found = [
         (d.id, d.text, [m.entity for m in d.mentions]) for d in linked_documents(tmp_path / "out")
     ]

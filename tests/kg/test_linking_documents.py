@@ -10,9 +10,10 @@ import pytest
 
 from core.files import InputError, limit_documents
 from kg.documents import formats as reading
-from kg.documents.formats import documents, files_in, format_of, write_documents
+from kg.documents.formats import documents, files_in, format_of
 from kg.documents.mentions import Document, Mention
 from tests.fakes import documents as fakes
+from tests.fakes.documents import write_documents
 
 WRITERS = {
     "a.jsonl": fakes.jsonl,

@@ -1,4 +1,4 @@
-"""python -m kg.linking: parts, workers, resuming; the linkers for given mentions and for
+"""kepl data link: parts, workers, resuming; the linkers for given mentions and for
 scispaCy."""
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -17,13 +18,15 @@ import pytest
 from core.files import InputError, locked
 from kg.documents.formats import part_name
 from kg.ids import Ids
-from kg.linking import Document, GivenLinker, Mention, link_corpus, linked_documents
+from kg.linking import Document, GivenLinker, Mention, linked_documents
 from kg.linking import run as runs
-from kg.linking.__main__ import main
+from tests.commands import command
 from tests.fakes import documents as fakes
 from tests.fakes.leftovers import left_by
 
 pytestmark = pytest.mark.usefixtures("preloaded")
+main = command("data link")
+link_corpus = partial(runs.link_corpus, workers=1)
 
 TEXTS = [
     (f"d{i}", f"Text {i}: seizure and type 2 diabetes mellitus (TD{i % 3}); TD{i % 3} 糖尿病.")
@@ -78,10 +81,9 @@ def test_parts_manifest_and_reading_back(graph, tmp_path):
 def test_one_and_two_workers_and_an_interruption_give_the_same_bytes(
     graph, tmp_path, monkeypatch, capsys
 ):
+    texts = [fakes.write_documents(tmp_path / "texts.jsonl", TEXTS)]
     for workers in (1, 2):
-        link_corpus(
-            graph, out=tmp_path / f"w{workers}" / "out", given=TEXTS, part_size=300, workers=workers
-        )
+        link_corpus(graph, texts, tmp_path / f"w{workers}/out", part_size=300, workers=workers)
     expected = contents(tmp_path / "w1/out")
     assert contents(tmp_path / "w2/out") == expected and len(expected) == 14
 
@@ -97,7 +99,7 @@ def test_one_and_two_workers_and_an_interruption_give_the_same_bytes(
     with monkeypatch.context() as patch:
         patch.setattr(runs, "write_part", stopping)
         with pytest.raises(Stopped):
-            link_corpus(graph, out=tmp_path / "w3/out", given=TEXTS, part_size=300)
+            link_corpus(graph, texts, tmp_path / "w3/out", part_size=300)
     kept = contents(tmp_path / "w3/out")
     done = [part_name(number) for number in range(4)]
     assert sorted(kept) == [
@@ -107,22 +109,24 @@ def test_one_and_two_workers_and_an_interruption_give_the_same_bytes(
         "state.json",
     ]
     times = {p.name: p.stat().st_mtime_ns for p in (tmp_path / "w3/out").glob("part-*")}
-    link_corpus(graph, out=tmp_path / "w3/out", given=TEXTS, part_size=300, workers=2)
+    link_corpus(graph, texts, tmp_path / "w3/out", part_size=300, workers=2)
     assert contents(tmp_path / "w3/out") == expected
     assert all((tmp_path / "w3/out" / name).stat().st_mtime_ns == t for name, t in times.items())
     assert "kept: " not in capsys.readouterr().err
-    link_corpus(graph, out=tmp_path / "w3/out", given=TEXTS, part_size=300)
+    link_corpus(graph, texts, tmp_path / "w3/out", part_size=300)
     assert "kept: finished linked text" in capsys.readouterr().err
 
 
 def test_killed_run_resumes(graph, tmp_path):
     many = [(f"d{i}", TEXTS[i % len(TEXTS)][1] * 4) for i in range(12_000)]
-    source = runs.write_documents(tmp_path / "texts.jsonl", many)
+    source = fakes.write_documents(tmp_path / "texts.jsonl", many)
     link_corpus(graph, [source], tmp_path / "whole", part_size=20_000)
     command = [
         sys.executable,
         "-m",
-        "kg.linking",
+        "core.call",
+        "data",
+        "link",
         "--graph",
         str(graph),
         "--input",
@@ -181,10 +185,10 @@ def test_other_settings_need_fresh(graph, tmp_path):
 
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_bad_line_is_one_error_and_leaves_finished_parts(graph, tmp_path, capsys, workers):
-    source = runs.write_documents(tmp_path / "a.jsonl", TEXTS)
+    source = fakes.write_documents(tmp_path / "a.jsonl", TEXTS)
     good = source.read_text()
     source.write_text(good + '{"id": "x", "text"\n')
-    command = [
+    words = [
         "--graph",
         str(graph),
         "--input",
@@ -196,14 +200,14 @@ def test_bad_line_is_one_error_and_leaves_finished_parts(graph, tmp_path, capsys
         "--workers",
         workers,
     ]
-    assert main(command) == 2
+    assert main(words) == 2
     errors = capsys.readouterr().err.strip().splitlines()
     assert errors[-1].startswith(
         f"error: {source}:24: not valid JSON"
     ) and "Traceback" not in "".join(errors)
     assert len(list((tmp_path / "out").glob("part-*.jsonl"))) == 3
     source.write_text(good)
-    assert main([*command, "--fresh"]) == 0 and main(command) == 0
+    assert main([*words, "--fresh"]) == 0 and main(words) == 0
     assert "kept: finished linked text" in capsys.readouterr().err
 
 
@@ -230,7 +234,7 @@ def test_parts_are_of_about_the_same_size(graph, tmp_path):
 def test_a_resumed_run_reads_only_what_is_missing(graph, tmp_path, monkeypatch):
     """39 of 40 files are done: the documents of one are read again."""
     inputs = [
-        runs.write_documents(tmp_path / "in" / f"{n:02d}.jsonl", [(f"d{n}", TEXTS[n % 23][1])])
+        fakes.write_documents(tmp_path / "in" / f"{n:02d}.jsonl", [(f"d{n}", TEXTS[n % 23][1])])
         for n in range(40)
     ]
     link_corpus(graph, inputs, tmp_path / "out", part_size=1)

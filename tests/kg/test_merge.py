@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from core.files import InputError, read_json
 from kg.build import merge
 from kg.graph import KnowledgeGraph, table
+from tests.commands import command
 from tests.fakes.graphs import graph
 
 
@@ -204,12 +205,15 @@ def test_the_command(tmp_path, capsys):
     graph({"甲": "a"}, [("甲", "r", "甲")]).save(tmp_path / "one")
     graph({"甲": "a", "乙": "b"}, [("甲", "r", "乙")]).save(tmp_path / "two")
     graph({"乙": "c"}, []).save(tmp_path / "three")
-    command = [
-        *(str(tmp_path / name) for name in ("one", "two", "three")),
-        "--out",
-        str(tmp_path / "whole"),
-    ]
-    assert merge.main(command) == 0
+    run_merge, words = (
+        command("graph merge"),
+        [
+            *(str(tmp_path / name) for name in ("one", "two", "three")),
+            "--out",
+            str(tmp_path / "whole"),
+        ],
+    )
+    assert run_merge(words) == 0
     said = capsys.readouterr().out
     assert "  1 joined by name" in said and "1 conflicts of type" in said
     whole = KnowledgeGraph.load(tmp_path / "whole")
@@ -223,10 +227,10 @@ def test_the_command(tmp_path, capsys):
         "two",
         "three",
     ]
-    assert merge.main(command) == 0 and "kept: " in capsys.readouterr().err
-    command[0], command[1] = command[1], command[0]
-    assert merge.main(command) == 0 and "kept: " not in capsys.readouterr().err
-    assert merge.main([str(tmp_path / "one"), "--out", str(tmp_path / "x")]) == 2
+    assert run_merge(words) == 0 and "kept: " in capsys.readouterr().err
+    words[0], words[1] = words[1], words[0]
+    assert run_merge(words) == 0 and "kept: " not in capsys.readouterr().err
+    assert run_merge([str(tmp_path / "one"), "--out", str(tmp_path / "x")]) == 2
     assert "expected two or more graphs" in capsys.readouterr().err
     with pytest.raises(InputError, match="no knowledge graph here"):
         merge.merge([tmp_path / "one", tmp_path / "none"], tmp_path / "x")

@@ -28,7 +28,9 @@ from kg.pagerank import (
     top,
     weights,
 )
-from kg.pagerank.__main__ import main
+from tests.commands import command
+
+main = command("graph neighbours")
 
 
 def drawn(seed: int, entities: int, triples: int, tilt: float = 0.8) -> np.ndarray:
@@ -334,16 +336,16 @@ def test_broken_counts(tmp_path: Path, text: str, message: str) -> None:
 
 def test_the_command_keeps_what_it_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     graph, _ = random_graph(tmp_path / "g")
-    command = ["--graph", graph, "--out", str(tmp_path / "t"), "--k", "3"]
-    assert main(command) == 0
+    words = ["--graph", graph, "--out", str(tmp_path / "t"), "--k", "3"]
+    assert main(words) == 0
     first = capsys.readouterr().out
     assert "50 entities" in first and "with more than 3" in first and "stand there twice" in first
     changed = (tmp_path / "t" / "neighbours.npy").stat().st_mtime_ns
-    assert main(command) == 0 and "kept: " in capsys.readouterr().err
+    assert main(words) == 0 and "kept: " in capsys.readouterr().err
     assert (tmp_path / "t" / "neighbours.npy").stat().st_mtime_ns == changed
-    assert main([*command, "--fresh"]) == 0
+    assert main([*words, "--fresh"]) == 0
     assert (tmp_path / "t" / "neighbours.npy").stat().st_mtime_ns != changed
-    assert main([*command[:-1], "5"]) == 0 and NeighbourTable.load(tmp_path / "t").k == 5
+    assert main([*words[:-1], "5"]) == 0 and NeighbourTable.load(tmp_path / "t").k == 5
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from core.files import InputError, read_json
 from kg.build import refine
 from kg.build.sources import cmekg
 from kg.graph import KnowledgeGraph, table
+from tests.commands import command
 from tests.fakes import cmekg as fake
 from tests.fakes import graphs
 
@@ -429,8 +430,9 @@ def test_refining_twice_changes_nothing():
 
 def test_the_command(tmp_path, capsys):
     cmekg.read(fake.write(tmp_path)).save(tmp_path / "graph")
-    command = [str(tmp_path / "graph"), "--out", str(tmp_path / "fine")]
-    assert refine.main(command) == 0
+    run_refine = command("graph refine")
+    words = [str(tmp_path / "graph"), "--out", str(tmp_path / "fine")]
+    assert run_refine(words) == 0
     said = capsys.readouterr().out
     graph = KnowledgeGraph.load(tmp_path / "fine")
     relations = Counter(graph.triples["relation"].to_pylist())
@@ -441,16 +443,16 @@ def test_the_command(tmp_path, capsys):
     assert pairs == {"别称": 2 * 20, "通用名": 40}
     assert "left out: 80 of an equivalence relation" in said and "%) 未知" in said
     before = (tmp_path / "fine" / "manifest.json").stat().st_ino
-    assert refine.main(command) == 0 and "kept: " in capsys.readouterr().err
+    assert run_refine(words) == 0 and "kept: " in capsys.readouterr().err
     assert (tmp_path / "fine" / "manifest.json").stat().st_ino == before
-    assert refine.main([*command, "--types", str(tmp_path / "graph"), "--longest", "4"]) == 0
+    assert run_refine([*words, "--types", str(tmp_path / "graph"), "--longest", "4"]) == 0
     assert "kept: " not in capsys.readouterr().err
     assert read_json(tmp_path / "fine" / "manifest.json")["options"]["longest"] == 4
-    assert refine.main([str(tmp_path / "none"), "--out", str(tmp_path / "x")]) == 2
+    assert run_refine([str(tmp_path / "none"), "--out", str(tmp_path / "x")]) == 2
     assert "no knowledge graph here" in capsys.readouterr().err
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").touch()
-    assert refine.main([str(tmp_path / "graph"), "--out", str(tmp_path / "mine")]) == 2
+    assert run_refine([str(tmp_path / "graph"), "--out", str(tmp_path / "mine")]) == 2
     assert "it is left alone" in capsys.readouterr().err
 
 

@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.files import InputError
-from kg.build.segment.__main__ import main
 from kg.build.segment.cuts import (
     REVIEWED,
     counted,
@@ -47,7 +46,10 @@ from kg.build.segment.segmenter import (
 )
 from kg.graph import KnowledgeGraph
 from kg.linking.matcher import DictionaryLinker
+from tests.commands import command as command_named
 from tests.fakes.graphs import graph
+
+main = command_named("graph segment")
 
 REVIEWED_NAMES = Path(__file__).with_name("segmentation_reviewed.tsv")
 

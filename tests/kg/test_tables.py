@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from core.files import InputError
-from kg.build.source import main as build_main
 from kg.build.sources import tables
+from tests.commands import command
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "data"
 
@@ -308,7 +308,7 @@ def test_tables_without_an_entity_are_an_error_that_names_them(tmp_path, files, 
         tables.read(tmp_path, **options)
     words = ["tables", str(tmp_path), "--out", str(tmp_path / "graph")]
     words += [f"{name}={value}" for name, value in options.items()]
-    assert build_main(words) == 2 and not (tmp_path / "graph").exists()
+    assert command("graph build")(words) == 2 and not (tmp_path / "graph").exists()
 
 
 def test_hidden_files_and_tables_without_a_row_are_counted(tmp_path):
@@ -323,5 +323,5 @@ def test_hidden_files_and_tables_without_a_row_are_counted(tmp_path):
 
 def test_a_source_without_an_entity_is_an_error(tmp_path, capsys):
     file = put(tmp_path, {"none.obo": "[Term]\nid: X:1\nname: a\nis_obsolete: true\n"}) / "none.obo"
-    assert build_main(["obo", str(file), "--out", str(tmp_path / "graph")]) == 2
+    assert command("graph build")(["obo", str(file), "--out", str(tmp_path / "graph")]) == 2
     assert "none.obo: no entity in it" in capsys.readouterr().err

@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
 
-from kg.build import texts
 from kg.build.sources import cmekg
 from kg.build.texts import is_chosen
+from tests.commands import command
 from tests.fakes import cmekg as fake
 
 
-def written(monkeypatch: pytest.MonkeyPatch, out: Path, *words: str) -> dict[str, str]:
+def written(out: Path, *words: str) -> dict[str, str]:
     """{id: text} that the command writes."""
-    monkeypatch.setattr(sys, "argv", ["texts", *words, "--out", str(out)])
-    texts.main()
+    assert command("graph texts")([*words, "--out", str(out)]) == 0
     rows = [json.loads(line) for line in out.read_text().splitlines()]
     assert len({row["id"] for row in rows}) == len(rows)
     return {row["id"]: row["text"] for row in rows}
 
 
-def test_a_share_is_chosen_by_id_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_share_is_chosen_by_id_alone(tmp_path: Path) -> None:
     file = str(fake.write(tmp_path, drugs=160))
-    every = written(monkeypatch, tmp_path / "all.jsonl", "cmekg", file)
-    half = written(monkeypatch, tmp_path / "half.jsonl", "cmekg", file, "--share", "0.5")
-    fifth = written(monkeypatch, tmp_path / "fifth.jsonl", "cmekg", file, "--share", "0.2")
+    every = written(tmp_path / "all.jsonl", "cmekg", file)
+    half = written(tmp_path / "half.jsonl", "cmekg", file, "--share", "0.5")
+    fifth = written(tmp_path / "fifth.jsonl", "cmekg", file, "--share", "0.2")
     assert every == {f"{e}/{k}": t for e, k, t in cmekg.texts(file)}
     assert fifth.items() < half.items() < every.items()  # more text holds less text, word for word
     assert len(half) / len(every) == pytest.approx(0.5, abs=0.1)
@@ -36,15 +34,11 @@ def test_a_share_is_chosen_by_id_alone(tmp_path: Path, monkeypatch: pytest.Monke
     assert is_chosen("any", 1.0)
 
 
-def test_nothing_is_said_of_a_relation_left_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_said_of_a_relation_left_out(tmp_path: Path) -> None:
     file = str(fake.write(tmp_path))
-    every = "".join(written(monkeypatch, tmp_path / "a.jsonl", "cmekg", file).values())
+    every = "".join(written(tmp_path / "a.jsonl", "cmekg", file).values())
     less = "".join(
-        written(
-            monkeypatch, tmp_path / "b.jsonl", "cmekg", file, "--without", "别称,英文名,没有"
-        ).values()
+        written(tmp_path / "b.jsonl", "cmekg", file, "--without", "别称,英文名,没有").values()
     )
     aliases = {t for h in cmekg.parsed(Path(file)).values() for t in h.get("别称", [])}
     assert len(aliases) > 10 and any(alias in every for alias in aliases)
@@ -66,14 +60,7 @@ def test_what_is_refused(
     words: list[str],
     message: str,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(sys, "argv", ["texts", *words, "--out", str(tmp_path / "t.jsonl")])
-    with pytest.raises(SystemExit) as stopped:
-        texts.main()
-    assert (
-        stopped.value.code == 2
-        and message in capsys.readouterr().err
-        and not (tmp_path / "t.jsonl").exists()
-    )
+    assert command("graph texts")([*words, "--out", str(tmp_path / "t.jsonl")]) == 2
+    assert message in capsys.readouterr().err and not (tmp_path / "t.jsonl").exists()

@@ -13,8 +13,11 @@ from hypothesis import strategies as st
 
 from core.files import InputError
 from kg.build.merge import compared
-from kg.build.thesaurus import Thesaurus, main, read_pairs, rows, thesaurus
+from kg.build.thesaurus import Thesaurus, build_thesaurus, read_pairs, rows
+from tests.commands import command
 from tests.fakes.graphs import graph
+
+main = command("graph thesaurus")
 
 REAL = (
     Path(__file__).parents[2].parent
@@ -197,7 +200,7 @@ def test_missing_and_damaged(tmp_path, capsys):
     assert main(["--graph", f"{tmp_path / 'none'}", "--out", f"{tmp_path / 'out'}"]) == 2
     assert "no knowledge graph here" in capsys.readouterr().err and not (tmp_path / "out").exists()
     graph(TYPES, [], [], SAME).save(tmp_path / "graph")
-    thesaurus(tmp_path / "graph", tmp_path / "out")
+    build_thesaurus(tmp_path / "graph", tmp_path / "out")
     (tmp_path / "out" / "thesaurus.parquet").write_bytes(b"cut")
     with pytest.raises(InputError, match="not the file its manifest describes"):
         Thesaurus.load(tmp_path / "out")

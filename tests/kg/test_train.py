@@ -279,7 +279,9 @@ def test_command_line_accepts_a_config(tmp_path: Path, runs: Path) -> None:
     command = [
         sys.executable,
         "-m",
-        "kg.vectors.train",
+        "core.call",
+        "graph",
+        "embed",
         "experiments/kg/transe.yaml",
         "--graph",
         graph,
@@ -299,7 +301,7 @@ def test_command_line_accepts_a_config(tmp_path: Path, runs: Path) -> None:
     # the file's number and the flag's
     assert settings["batch_size"] == 2048 and settings["epochs"] == 2
     failed = subprocess.run(
-        [*command[:5], str(tmp_path / "none"), *command[6:]],
+        [*command[:7], str(tmp_path / "none"), *command[8:]],
         capture_output=True,
         text=True,
         check=False,

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from core.files import InputError
-from kg.build import source as build
 from kg.build.sources import xywy
+from tests.commands import command
 from tests.fakes import xywy as fake
 
 REAL = Path(__file__).parents[2].parent / "shared" / "data" / "zh_kg" / "medicalkgqa_xywy.tar.gz"
@@ -156,7 +156,9 @@ def test_broken_archives(tmp_path):
 
 def test_command(tmp_path, capsys):
     assert (
-        build.main(["xywy", str(fake.write_archive(tmp_path)), "--out", str(tmp_path / "graph")])
+        command("graph build")(
+            ["xywy", str(fake.write_archive(tmp_path)), "--out", str(tmp_path / "graph")]
+        )
         == 0
     )
     assert (

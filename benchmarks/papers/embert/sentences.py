@@ -1,4 +1,4 @@
-"""Sentences for the two figures, drawn from linked text (a folder of `python -m kg.linking`).
+"""Sentences for the two figures, drawn from linked text (a folder of `kepl data link`).
 
 Of every entity one sentence at most is taken, so that sentences are independent of each other: the
 one of its mentions with the smallest hash of seed, document and place; then as many as are asked

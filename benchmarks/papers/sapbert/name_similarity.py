@@ -12,7 +12,7 @@ and after training.
     figures.json               what they show in numbers: silhouette of the concepts, medians,
                                overlap of the histograms
 
-Both show the same names to both encoders. PAIRS is a folder of `python -m datamodules.sapbert`;
+Both show the same names to both encoders. PAIRS is a folder of `kepl data pairs`;
 without it, and without BASE, those are taken that the run of MODEL was trained from. The overlap of
 two histograms is the sum of the smaller of
 both shares in each bin: 0 when a threshold separates right from wrong pairs, 1 when nothing does.

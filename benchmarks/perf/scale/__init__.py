@@ -1,0 +1,166 @@
+"""How time, memory and open files grow with the data.
+
+    make scale SIZES=10k,100k,1M      kepl measure scale --sizes 10k 100k 1M
+
+Every stage runs in a process of its own, on one thread, at each number of items. A row says the CPU
+seconds for 1,000 items, the peak of the process's memory (libraries included; what is memory-mapped
+does not count), the most files that were open at once, and the bytes it wrote. A line below a
+stage's rows says by how much memory grew from the smallest to the largest size. The rows are kept
+in runs/scale.json, beside those of earlier runs, and drawn in runs/scale.png.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from benchmarks.perf.alone import call_alone
+from benchmarks.perf.scale.picture import draw
+from benchmarks.perf.scale.stages import STAGES, Stage
+from benchmarks.perf.speed._memory import resident
+from core.files import InputError, read_json, write_json
+from core.settings import split_commas
+from core.tracking import runs_folder
+
+COLUMNS = ("stage", "items", "CPU s / 1,000", "peak MB", "open files", "MB written")
+UNITS = {"k": 1_000, "M": 1_000_000}
+
+
+def size_of(text: str) -> int:
+    """A number of items: "10k", "1M" or "500". Raises InputError."""
+    number, unit = (text[:-1], UNITS[text[-1]]) if text[-1:] in UNITS else (text, 1)
+    if not number.isdecimal() or not int(number):
+        raise InputError(f"sizes: expected numbers like 500, 10k or 1M, got {text!r}")
+    return int(number) * unit
+
+
+def format_count(items: int) -> str:
+    """10000 -> 10k."""
+    return next(
+        (f"{items // of}{unit}" for unit, of in reversed(UNITS.items()) if items % of == 0),
+        str(items),
+    )
+
+
+def written(folder: Path) -> int:
+    """Bytes of all files in a folder."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def watched(stage: Stage, items: int, at: Path) -> dict[str, float]:
+    """Do a stage's work in this process, and say what it took."""
+    done, memory, files = threading.Event(), [resident("RssAnon")], [0]
+
+    def watch() -> None:
+        while not done.wait(0.005):
+            memory.append(max(memory.pop(), resident("RssAnon")))
+            files.append(max(files.pop(), len(os.listdir("/proc/self/fd")) - 1))
+
+    before = written(at)
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    start = time.process_time()
+    try:
+        stage.work(items, at)
+    finally:
+        done.set()
+        watcher.join()
+    seconds = time.process_time() - start
+    return {
+        "seconds": seconds,
+        "memory": max(memory[0], resident("RssAnon")),
+        "files": files[0],
+        "bytes": written(at) - before,
+    }
+
+
+def measured(stage: Stage, items: int, at: Path) -> dict[str, Any]:
+    """The same of a new process, its input prepared by another. Raises RuntimeError when it
+    fails."""
+    changes = {
+        "OMP_NUM_THREADS": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+        "KEPL_RUNS": str(at / "runs"),
+        "MLFLOW_TRACKING_URI": f"sqlite:///{at / 'mlflow.db'}",
+        "MLFLOW_DISABLE_TELEMETRY": "true",
+    }
+    at.mkdir(parents=True, exist_ok=True)
+    for what in ("prepare", "work"):
+        arguments = {"what": what, "stage": stage.name, "items": items, "folder": at}
+        found = call_alone("benchmarks.perf.scale:print_stage", arguments, changes)
+    return dict(found)
+
+
+def print_stage(what: Literal["prepare", "work"], stage: str, items: int, folder: Path) -> None:
+    """Prepare a stage's input in this process, or do its work and print what it took as JSON."""
+    chosen = next(own for own in STAGES if own.name == stage)
+    if what == "prepare":
+        chosen.prepare(items, folder)
+    print(json.dumps(watched(chosen, items, folder) if what == "work" else None))
+
+
+def keep(row: dict[str, Any], file: Path) -> None:
+    """Put a row into the results in `file`, in place of an earlier one of the same stage and size,
+    and draw all of them."""
+    known = {
+        (own["stage"], own["items"]): own for own in (read_json(file) if file.is_file() else [])
+    }
+    known[row["stage"], row["items"]] = row
+    order = {stage.name: number for number, stage in enumerate(STAGES)}
+    results = sorted(
+        (own for own in known.values() if own["stage"] in order),
+        key=lambda own: (order[own["stage"]], own["items"]),
+    )
+    write_json(file, results)
+    draw(results, file.with_suffix(".png"))
+
+
+def rows(sizes: list[int], only: str | None, place: Path, results: Path) -> None:
+    """Print rows of COLUMNS for each stage and size, as they come, then the growth of its memory;
+    they are kept in `results`."""
+    for stage in STAGES:
+        if only and only not in (stage.unit, stage.name):
+            continue
+        found = {}
+        for items in sizes:
+            own = found[items] = measured(stage, items, place / str(items))
+            row = [
+                stage.name,
+                f"{format_count(items)} {stage.unit}",
+                f"{own['seconds'] / items * 1000:.4f}",
+                f"{own['memory']:.0f}",
+                f"{own['files']:.0f}",
+                f"{own['bytes'] / 1e6:.1f}",
+            ]
+            print("| " + " | ".join(row) + " |", flush=True)
+            keep({"stage": stage.name, "unit": stage.unit, "items": items, **own}, results)
+        if len(sizes) > 1:
+            slope = (
+                (found[sizes[-1]]["memory"] - found[sizes[0]]["memory"])
+                * 1e6
+                / (sizes[-1] - sizes[0])
+            )
+            span = f"{format_count(sizes[0])} to {format_count(sizes[-1])}"
+            print(f"| {stage.name} | {span} | | {slope:.0f} bytes an item | | |", flush=True)
+
+
+def print_scale(
+    sizes: Sequence[str] = ("10k", "100k"), only: str | None = None, folder: Path | None = None
+) -> None:
+    """Print how time, memory and open files grow with the data, stage by stage.
+
+    Args:
+        sizes: Numbers of items, smallest first.
+        only: The stages that count documents, names, triples or concepts; or one stage's name.
+        folder: Folder for the data, which stay there. Default: a temporary one.
+    """
+    numbers = [size_of(size) for size in split_commas(sizes)]
+    print("| " + " | ".join(COLUMNS) + " |\n" + "|---" * len(COLUMNS) + "|")
+    with tempfile.TemporaryDirectory() as place:
+        rows(numbers, only, folder or Path(place), runs_folder() / "scale.json")

@@ -1,7 +1,7 @@
 """Linking PubMed's XML in one process, in two, and on two simulated nodes of a Ray cluster, with a
 worker and then a node lost.
 
-    python -m benchmarks.perf.scale.engines --documents 100000 --files 40
+    kepl measure engines --documents 100000 --files 40
 
 Every way must write the same bytes: exit status 1 where one does not. A row says how many parts
     were made, the seconds, and CPU
@@ -10,9 +10,7 @@ seconds of the process with most of them. Needs the extra `ray`.
 
 from __future__ import annotations
 
-import argparse
 import os
-import sys
 import tempfile
 import threading
 import time
@@ -151,19 +149,16 @@ def measure(documents: int, files: int, names: int) -> list[dict[str, Any]]:
     return [row | {"same bytes": row["bytes"] == rows[0]["bytes"]} for row in rows]
 
 
-def main(words: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        "python -m benchmarks.perf.scale.engines", description=__doc__.splitlines()[0]
-    )  # type: ignore[union-attr]
-    parser.add_argument("--documents", type=int, default=100_000)
-    parser.add_argument("--files", type=int, default=40)
-    parser.add_argument("--names", type=int, default=60_000)
-    rows = measure(**vars(parser.parse_args(words)))
+def print_engines(documents: int = 100_000, files: int = 40, names: int = 60_000) -> int:
+    """Link PubMed's XML in one process, in two, and on two nodes of a Ray cluster that are lost.
+
+    Args:
+        documents: Articles that are linked.
+        files: Files that hold the articles.
+        names: Names of the dictionary.
+    """
+    rows = measure(documents, files, names)
     print(" | ".join(COLUMNS))
     for row in rows:
         print(" | ".join(str(row[column]) for column in COLUMNS))
     return 0 if all(row["same bytes"] for row in rows) else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,7 +1,7 @@
 """Search among many names: bytes on disk, seconds to load, queries a second, recall and memory of
 each backend of kg.search.index.
 
-    python -m benchmarks.perf.scale.search --items 1000000
+    kepl measure search --items 1000000
 
 The vectors are synthetic: unit length, in clusters of some 1,000, which differ from their centre in
     32 directions. The
@@ -12,10 +12,8 @@ libraries included: what is memory-mapped does not count.
 
 from __future__ import annotations
 
-import argparse
-import json
+import json as jsons
 import multiprocessing
-import sys
 import tempfile
 import threading
 import time
@@ -190,27 +188,21 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        "python -m benchmarks.perf.scale.search", description=__doc__.splitlines()[0]
-    )  # type: ignore[union-attr]
-    parser.add_argument("--items", type=int, default=1_000_000, help="names (1000000)")
-    parser.add_argument("--size", type=int, default=384, help="size of a vector (384: MiniLM)")
-    parser.add_argument(
-        "--queries", type=int, default=200, help="queries that are searched together (200)"
-    )
-    parser.add_argument(
-        "--backends",
-        nargs="+",
-        default=list(BACKENDS),
-        help=f"the first must be exact ({' '.join(BACKENDS)})",
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON lines")
-    given = parser.parse_args(argv)
-    rows = measure(given.items, given.size, given.queries, given.backends)
-    print("\n".join(map(json.dumps, rows)) if given.json else table(rows))
-    return 0
+def print_search(
+    items: int = 1_000_000,
+    size: int = 384,
+    queries: int = 200,
+    backends: Sequence[str] = BACKENDS,
+    json: bool = False,
+) -> None:
+    """Measure each backend of the search among names: disk, time, memory and recall.
 
-
-if __name__ == "__main__":
-    sys.exit(main())
+    Args:
+        items: Names that are searched.
+        size: Numbers of a vector; MiniLM has 384.
+        queries: Queries that are searched together.
+        backends: Backends of the index; the first must be exact.
+        json: Print JSON lines.
+    """
+    rows = measure(items, size, queries, backends)
+    print("\n".join(map(jsons.dumps, rows)) if json else table(rows))

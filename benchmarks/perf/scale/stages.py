@@ -1,4 +1,4 @@
-"""What `python -m benchmarks.perf.scale` measures: a function for each stage that prepares its
+"""What `kepl measure scale` measures: a function for each stage that prepares its
 input, and one that is measured.
 
 A stage counts its items: documents, names, triples or concepts. What one stage writes is the input
@@ -23,7 +23,7 @@ from datamodules.pretrained import pretrained
 from datamodules.tokenizers import load_tokenizer
 from inference.encoders import Embedder, write_index
 from inference.options import Work
-from kg.build import source
+from kg.build.source import build_graph
 from kg.graph import KnowledgeGraph
 from kg.linking.matcher import DictionaryLinker
 from kg.linking.run import link_corpus
@@ -54,7 +54,7 @@ def _texts(items: int, at: Path) -> None:
 
 
 def _link(items: int, at: Path) -> None:
-    made = link_corpus(at / "graph", [at / "pubmed"], at / "linked")
+    made = link_corpus(at / "graph", [at / "pubmed"], at / "linked", workers=1)
     assert made["documents"] == items
 
 
@@ -153,7 +153,7 @@ def _write_release(items: int, at: Path) -> None:
 
 
 def _build_umls(items: int, at: Path) -> None:
-    assert source.main(["umls", str(at / "release"), "--out", str(at / "umls")]) == 0
+    build_graph("umls", at / "release", at / "umls")
 
 
 def _link_umls(items: int, at: Path) -> None:

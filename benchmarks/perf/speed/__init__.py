@@ -1,0 +1,60 @@
+"""How many times better ours is than a plain reference that must return the same.
+
+    kepl measure speed NAME [--json]
+
+NAME is a module of this folder with `measure_speed(...) -> dict`: name, ours, reference, ratio (the
+worst over its settings), equal (whether both returned the same), settings (one dict each). The
+function's parameters are the options.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json as jsons
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from core.files import InputError
+from core.settings import Option, nearest, options_of, with_options
+
+KEYS = ("name", "ours", "reference", "ratio", "equal", "settings")
+
+
+def speed_names() -> list[str]:
+    """Benchmarks: the modules beside this file."""
+    return sorted(p.stem for p in Path(__file__).parent.glob("*.py") if not p.stem.startswith("_"))
+
+
+def speed_command(name: str) -> Callable[..., int]:
+    """Measure how many times better ours is than a plain reference. The exit code is 1 where the
+    two do not return the same."""
+    known = speed_names()
+    if name not in known:
+        choice = f"{nearest(name, known)}choose from: {', '.join(known)}"
+        raise InputError(f"no benchmark {name!r}; {choice}")
+    module = importlib.import_module(f"benchmarks.perf.speed.{name}")
+
+    def print_speed(json: bool, **options: Any) -> int:
+        result = module.measure_speed(**options)
+        if missing := [key for key in KEYS if key not in result]:
+            raise ValueError(f"benchmark {name!r}: its result lacks {', '.join(missing)}")
+        print(jsons.dumps(result, ensure_ascii=False) if json else table(result))
+        return 0 if result["equal"] else 1
+
+    about = f"{inspect.getdoc(module)}\n\n{inspect.getdoc(module.measure_speed)}"
+    about = about.partition("\n\nArgs:")[0]
+    options = options_of(module.measure_speed).values()
+    option = Option("json", bool, False, "Print one JSON object.")
+    return with_options(print_speed, about, [*options, option])
+
+
+def table(result: dict[str, Any]) -> str:
+    """A line of `key  value` for each setting's figures, then the summary."""
+    lines = []
+    for setting in result["settings"]:
+        lines += [f"  {key:<22}{value}" for key, value in setting.items()] + [""]
+    agree = "same results" if result["equal"] else "RESULTS DIFFER"
+    lines.append(f"{result['name']}: {result['ratio']} times the reference at worst, {agree}")
+    return "\n".join(lines)

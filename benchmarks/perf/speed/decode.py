@@ -19,8 +19,8 @@ ratio      of mentions a second, each at its fastest run, at batch 8, at the wor
 
 from __future__ import annotations
 
-import argparse
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -133,7 +133,7 @@ def measured(
     mentions: int,
     context: int,
     batch: int,
-    sizes: list[int],
+    sizes: Sequence[int],
     repeats: int,
 ) -> dict[str, Any]:
     model, trie, plain = bart(size, layers), Trie.build(made, vocabulary=VOCABULARY), nested(*made)
@@ -175,47 +175,35 @@ def measured(
     }
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--names", type=int, default=100_000, help="names of the trie (100000)")
-    parser.add_argument(
-        "--mentions",
-        type=int,
-        default=32,
-        help="mentions for the tiny model, of base size a quarter (32)",
-    )
-    parser.add_argument("--context", type=int, default=160, help="tokens of a context (160)")
-    parser.add_argument("--batch", type=int, default=8, help="mentions a batch (8)")
-    parser.add_argument(
-        "--curve", type=int, nargs="*", default=[1, 2, 4, 8, 16, 32, 64], help="its batch sizes"
-    )
-    parser.add_argument(
-        "--repeats", type=int, default=2, help="alternating runs of which the fastest counts (2)"
-    )
-    parser.add_argument("--tiny", action="store_true", help="leave the model of base size out")
-
-
 def measure_speed(
     names: int = 100_000,
     mentions: int = 32,
     context: int = 160,
     batch: int = 8,
-    curve: list[int] | None = None,
+    curve: Sequence[int] = (1, 2, 4, 8, 16, 32, 64),
     repeats: int = 2,
     tiny: bool = False,
 ) -> dict[str, Any]:
-    """Compare both on one thread. Returns the keys that benchmarks.perf.speed asks for."""
+    """Compare both on one thread. Returns the keys that benchmarks.perf.speed asks for.
+
+    Args:
+        names: Names of the trie.
+        mentions: Mentions for the tiny model; of base size a quarter.
+        context: Tokens of a context.
+        batch: Mentions of a batch.
+        curve: Batch sizes of the tiny model's curve.
+        repeats: Alternating runs of which the fastest counts.
+        tiny: Leave the model of base size out.
+    """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     made = Ragged(*synthetic(names))
-    sizes = [1, 8] if curve is None else curve
     try:
-        settings = [measured("tiny", 64, 2, made, mentions, context, batch, sizes, repeats)]
+        settings = [measured("tiny", 64, 2, made, mentions, context, batch, curve, repeats)]
         if not tiny:
             few = max(batch, mentions // 4)
             settings.append(
-                measured(
-                    "base size", 768, 6, made, few, context, batch, sizes[:0], max(1, repeats - 1)
-                )
+                measured("base size", 768, 6, made, few, context, batch, (), max(1, repeats - 1))
             )
     finally:
         torch.set_num_threads(threads)

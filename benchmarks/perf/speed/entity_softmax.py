@@ -10,19 +10,15 @@ equal      loss, mixture, and gradients of queries and table agree to 1e-4
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
-import subprocess
-import sys
 import time
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from benchmarks.perf.alone import call_alone
 from benchmarks.perf.speed._memory import forget_peak, resident
-from core.commands import child_environment, python_command
 from models.losses import entity_softmax
 
 ENTITIES, SIZE, CANDIDATES = 477_000, 100, 100
@@ -67,30 +63,26 @@ def step(
     return loss.detach(), mixture.detach(), *gradients
 
 
-def _peak(which: str, mentions: int, entities: int, device: str) -> float:
-    """MB at the peak of one step beyond what the process held before it."""
+def print_peak(which: str, mentions: int, entities: int, device: str) -> None:
+    """Print the MB at the peak of one step beyond what the process held before it."""
     data = inputs(mentions, entities, device)
     if device != "cpu":
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated() / 1e6
         kept = step(which, *data)
-        return torch.cuda.max_memory_allocated() / 1e6 - before if kept else 0.0
+        print(torch.cuda.max_memory_allocated() / 1e6 - before if kept else 0.0)
+        return
     step(which, *inputs(8, 1000, device))  # libraries allocate their own buffers at the first call
     forget_peak()
     before = resident("VmRSS")
     kept = step(which, *data)
-    return resident("VmHWM") - before if kept else 0.0
+    print(resident("VmHWM") - before if kept else 0.0)
 
 
 def peak(which: str, mentions: int, entities: int, device: str) -> float:
-    command = python_command(
-        "-m", "benchmarks.perf.speed.entity_softmax", which, str(mentions), str(entities), device
-    )
-    return float(
-        subprocess.run(
-            command, check=True, capture_output=True, text=True, env=child_environment()
-        ).stdout
-    )
+    """MB at the peak of one step in a new process, beyond what that held before."""
+    sizes = {"which": which, "mentions": mentions, "entities": entities, "device": device}
+    return float(call_alone("benchmarks.perf.speed.entity_softmax:print_peak", sizes))
 
 
 def seconds(which: str, data: tuple[Tensor, ...], device: str) -> float:
@@ -130,21 +122,17 @@ def compared(mentions: int, entities: int, repeats: int, device: str) -> dict[st
     }
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--repeats", type=int, default=3, help="alternating runs of which the median counts (3)"
-    )
-    parser.add_argument(
-        "--entities", type=int, default=ENTITIES, help=f"rows of the table ({ENTITIES})"
-    )
-    parser.add_argument("--device", default="cpu", help="cpu or cuda")
-
-
 def measure_speed(
     repeats: int = 3, entities: int = ENTITIES, device: str = "cpu"
 ) -> dict[str, Any]:
     """Compare both on both settings. Returns the keys that benchmarks.perf.speed asks for, and the
-    worst time_ratio."""
+    worst time_ratio.
+
+    Args:
+        repeats: Alternating runs of which the median counts.
+        entities: Rows of the table.
+        device: cpu or cuda.
+    """
     settings = [compared(mentions, entities, repeats, device) for mentions in (320, 800)]
     worst = min(settings, key=lambda s: s["memory_ratio"])
     return {
@@ -156,7 +144,3 @@ def measure_speed(
         "equal": all(s["equal"] for s in settings),
         "settings": settings,
     }
-
-
-if __name__ == "__main__" and sys.argv[1:2] in (["ours"], ["plain"]):
-    print(json.dumps(_peak(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])))

@@ -9,7 +9,6 @@ of an example does not depend on its batch mates.
 
 from __future__ import annotations
 
-import argparse
 import random
 import tempfile
 import time
@@ -120,18 +119,14 @@ def measured(name: str, count: int, spread: float, batch_size: int, repeats: int
     }
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--examples", type=int, default=384, help="training examples of an epoch (384)"
-    )
-    parser.add_argument(
-        "--repeats", type=int, default=2, help="alternating epochs of which the fastest counts (2)"
-    )
-
-
 def measure_speed(examples: int = 384, repeats: int = 2) -> dict[str, Any]:
     """Compare both with batches of 16 (the papers') and 32. Returns the keys that
-    benchmarks.perf.speed asks for."""
+    benchmarks.perf.speed asks for.
+
+    Args:
+        examples: Training examples of an epoch.
+        repeats: Alternating epochs of which the fastest counts.
+    """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

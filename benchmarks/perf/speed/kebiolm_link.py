@@ -15,7 +15,6 @@ ratio      of mentions a second, in CPU seconds
 
 from __future__ import annotations
 
-import argparse
 import time
 from typing import Any
 
@@ -122,12 +121,12 @@ def measured(one: EntityReader, setting: str, texts: int) -> dict[str, Any]:
     }
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--texts", type=int, default=24, help="texts of each setting (24)")
-
-
 def measure_speed(texts: int = 24) -> dict[str, Any]:
-    """Compare both on one thread. Returns the keys that benchmarks.perf.speed asks for."""
+    """Compare both on one thread. Returns the keys that benchmarks.perf.speed asks for.
+
+    Args:
+        texts: Texts of each setting.
+    """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

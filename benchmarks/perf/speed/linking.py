@@ -14,11 +14,8 @@ without them, a text at a time.
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from functools import partial
@@ -27,9 +24,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from benchmarks.perf.alone import call_alone
 from benchmarks.perf.random_data import umls_like
 from benchmarks.perf.speed._memory import forget_peak, resident
-from core.commands import child_environment, python_command
 from kg.build.sources import hpo as source
 from kg.documents.formats import Mention
 from kg.graph import KINDS
@@ -147,40 +144,36 @@ def _compared(
 def memory(names: int = NAMES) -> dict[str, float]:
     """MB that a linker over `names` synthetic names adds to a fresh process, kept and at the peak
     of building it."""
-    command = python_command("-m", "benchmarks.perf.speed.linking", "memory", str(names))
-    return json.loads(
-        subprocess.run(
-            command, check=True, capture_output=True, text=True, env=child_environment()
-        ).stdout
+    found: dict[str, float] = call_alone(
+        "benchmarks.perf.speed.linking:print_memory", {"names": names}
     )
+    return found
 
 
-def _measured_memory(names: int) -> dict[str, float]:
+def print_memory(names: int) -> None:
+    """Print the MB of :func:`memory`, of this process."""
     table_, ids, degree, _ = umls_like(names, 0)
     forget_peak()  # forgets the peak of making the names
     before = resident("VmRSS")
     linker = DictionaryLinker(table_, ids, degree)
     assert linker.link("text") == []
-    return {
+    figures = {
         "memory_mb": round(resident("VmRSS") - before, 1),
         "peak_memory_mb": round(resident("VmHWM") - before, 1),
     }
-
-
-def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--repeats", type=int, default=5, help="turns of which the median counts (5)"
-    )
-    parser.add_argument("--names", type=int, default=NAMES, help=f"synthetic names ({NAMES})")
-    parser.add_argument(
-        "--abstracts", type=int, default=ABSTRACTS, help=f"synthetic abstracts ({ABSTRACTS})"
-    )
+    print(json.dumps(figures))
 
 
 def measure_speed(
     repeats: int = 5, names: int = NAMES, abstracts: int = ABSTRACTS
 ) -> dict[str, Any]:
-    """Compare both on both settings. Returns the keys that benchmarks.perf.speed asks for."""
+    """Compare both on both settings. Returns the keys that benchmarks.perf.speed asks for.
+
+    Args:
+        repeats: Turns of which the median counts.
+        names: Synthetic names.
+        abstracts: Synthetic abstracts.
+    """
     settings = [
         _compared("hpo", hpo(), repeats),
         _compared("umls_like", umls_like(names, abstracts), repeats),
@@ -195,7 +188,3 @@ def measure_speed(
         "equal": all(s["equal"] for s in settings),
         "settings": settings,
     }
-
-
-if __name__ == "__main__" and sys.argv[1:2] == ["memory"]:
-    print(json.dumps(_measured_memory(int(sys.argv[2]))))

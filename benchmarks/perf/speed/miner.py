@@ -15,12 +15,8 @@ equal      the same pairs are mined, and the gradients of the vectors agree to 1
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
-import json
 import statistics
-import subprocess
-import sys
 import time
 from typing import Any
 
@@ -28,8 +24,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from benchmarks.perf.alone import call_alone
 from benchmarks.perf.speed._memory import forget_peak, resident
-from core.commands import child_environment, python_command
 from core.files import InputError
 from models.layers import unit_length
 from models.sapbert import hard_pairs, mined_multi_similarity, similarities
@@ -84,24 +80,23 @@ def same(names: int) -> bool:
     )
 
 
-def _peak(which: str, names: int) -> float:
-    """MB at the peak of one step beyond what the process held before it."""
+def print_peak(which: str, names: int) -> None:
+    """Print the MB at the peak of one step beyond what the process held before it."""
     data = inputs(names)
     step(which, *inputs(16))  # libraries allocate their own buffers at the first call
     forget_peak()
     before = resident("VmRSS")
     kept = step(which, *data)
-    return resident("VmHWM") - before if kept else 0.0
+    print(resident("VmHWM") - before if kept else 0.0)
 
 
 def peak(which: str, names: int) -> float:
-    command = python_command("-m", "benchmarks.perf.speed.miner", which, str(names))
+    """MB at the peak of one step in a new process, beyond what that held before."""
     # Both give freed blocks back at once: what is in use counts, not what the allocator happens to
     # keep.
-    environment = child_environment({"MALLOC_MMAP_THRESHOLD_": "131072"})
-    return float(
-        subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout
-    )
+    environment = {"MALLOC_MMAP_THRESHOLD_": "131072"}
+    sizes = {"which": which, "names": names}
+    return float(call_alone("benchmarks.perf.speed.miner:print_peak", sizes, environment))
 
 
 def compared(names: int, repeats: int) -> dict[str, Any]:
@@ -130,18 +125,14 @@ def compared(names: int, repeats: int) -> dict[str, Any]:
     }
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--repeats", type=int, default=5, help="alternating runs of which the median counts (5)"
-    )
-    parser.add_argument(
-        "--large", type=int, default=LARGE, help=f"names at which memory is measured ({LARGE})"
-    )
-
-
 def measure_speed(repeats: int = 5, large: int = LARGE) -> dict[str, Any]:
     """Compare both. Returns the keys that benchmarks.perf.speed asks for, and memory_ratio. Raises
-    InputError without the reference."""
+    InputError without the reference.
+
+    Args:
+        repeats: Alternating runs of which the median counts.
+        large: Names at which memory is measured.
+    """
     if importlib.util.find_spec("pytorch_metric_learning") is None:
         raise InputError(
             "pytorch-metric-learning, the reference, is not installed. Run make setup."
@@ -162,7 +153,3 @@ def measure_speed(repeats: int = 5, large: int = LARGE) -> dict[str, Any]:
         "equal": all(s["equal"] for s in settings),
         "settings": settings,
     }
-
-
-if __name__ == "__main__" and sys.argv[1:2] in (["ours"], ["reference"]):
-    print(json.dumps(_peak(sys.argv[1], int(sys.argv[2]))))

@@ -15,7 +15,6 @@ ratio      of names a second, in CPU seconds; below 1 on a processor without bfl
 
 from __future__ import annotations
 
-import argparse
 import copy
 import random
 import time
@@ -93,17 +92,12 @@ def measured(own: Embedder, names: list[str], queries: list[str]) -> dict[str, A
     }
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--names",
-        type=int,
-        default=6000,
-        help="names that are encoded, of HPO's 58,495 different ones (6000)",
-    )
-
-
 def measure_speed(names: int = 6000) -> dict[str, Any]:
-    """Compare on one thread. Returns the keys that benchmarks.perf.speed asks for."""
+    """Compare on one thread. Returns the keys that benchmarks.perf.speed asks for.
+
+    Args:
+        names: Names that are encoded, of HPO's 58,495 different ones.
+    """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -16,7 +16,6 @@ equal      the same neighbours with the same relations and directions for every 
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import time
 from collections import defaultdict
@@ -100,20 +99,16 @@ def compared(
     }
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--entities", type=int, default=274_163, help="entities, the paper's number (274163)"
-    )
-    parser.add_argument(
-        "--triples", type=int, default=4_390_726, help="triples, the paper's number (4390726)"
-    )
-    parser.add_argument("--texts", type=int, default=10, help="texts of a setting (10)")
-
-
 def measure_speed(
     entities: int = 274_163, triples: int = 4_390_726, texts: int = 10
 ) -> dict[str, Any]:
-    """Compare both. Returns the keys that benchmarks.perf.speed asks for."""
+    """Compare both. Returns the keys that benchmarks.perf.speed asks for.
+
+    Args:
+        entities: Entities; the default is the paper's number.
+        triples: Triples; the default is the paper's number.
+        texts: Texts of a setting.
+    """
     graph = synthetic(entities, triples)
     score = np.round(pagerank(weights(graph, entities)), 12)
     pairs = best_relations(graph, entities)

@@ -21,7 +21,6 @@ ratio      of queries a second, in CPU seconds, so that other work on the machin
 
 from __future__ import annotations
 
-import argparse
 import copy
 import time
 from typing import Any
@@ -142,25 +141,17 @@ def measured(
     }
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--queries",
-        type=int,
-        default=64,
-        help="queries (64): enough to fill batches, as a graph does",
-    )
-    parser.add_argument("--masks", type=int, default=10, help="masks at most (10)")
-    parser.add_argument("--beams", type=int, default=5, help="beams (5)")
-    parser.add_argument(
-        "--model",
-        help="a masked LM in a folder or on the hub, or minilm, in place of the one at random",
-    )
-
-
 def measure_speed(
     queries: int = 64, masks: int = 10, beams: int = 5, model: str | None = None
 ) -> dict[str, Any]:
-    """Compare both on one thread. Returns the keys that benchmarks.perf.speed asks for."""
+    """Compare both on one thread. Returns the keys that benchmarks.perf.speed asks for.
+
+    Args:
+        queries: Queries; the default fills batches, as a graph does.
+        masks: Masks of a query at most.
+        beams: Beams of the search.
+        model: Masked LM in a folder or on the hub, or minilm, in place of one with random weights.
+    """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -8,7 +8,6 @@ both.
 
 from __future__ import annotations
 
-import argparse
 import json
 import multiprocessing
 import os
@@ -94,17 +93,15 @@ def reference(linker: DictionaryLinker, files: list[Path], out: Path) -> tuple[f
     )
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--documents", type=int, default=20_000, help="articles (20,000)")
-    parser.add_argument("--files", type=int, default=160, help="files they are in (160)")
-    parser.add_argument(
-        "--names", type=int, default=60_000, help="names to link (60,000, as HPO has)"
-    )
-
-
 def measure_speed(documents: int = 20_000, files: int = 160, names: int = 60_000) -> dict[str, Any]:
     """Compare both on plain and on compressed files. Returns the keys that benchmarks.perf.speed
-    asks for."""
+    asks for.
+
+    Args:
+        documents: Articles of PubMed.
+        files: Files that hold the articles.
+        names: Names to link; HPO has as many.
+    """
     graph, texts = graph_like(names, names)
     linker = DictionaryLinker.from_graph(graph)
     settings: list[dict[str, Any]] = []

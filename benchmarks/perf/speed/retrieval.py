@@ -8,7 +8,6 @@ the same order, scores to 1e-5.
 
 from __future__ import annotations
 
-import argparse
 import time
 from typing import Any
 
@@ -77,25 +76,18 @@ def measured(
     }
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--names",
-        type=int,
-        default=73_024,
-        help="names of the dictionary (73024: BioSyn's for NCBI)",
-    )
-    parser.add_argument("--mentions", type=int, default=512, help="mentions to link (512)")
-    parser.add_argument("--size", type=int, default=384, help="size of a vector (384: MiniLM)")
-    parser.add_argument(
-        "--repeats", type=int, default=2, help="alternating runs of which the fastest counts (2)"
-    )
-
-
 def measure_speed(
     names: int = 73_024, mentions: int = 512, size: int = 384, repeats: int = 2
 ) -> dict[str, Any]:
     """Compare both at k = 20, stored as float32 and as float16. Returns the keys that
-    benchmarks.perf.speed asks for."""
+    benchmarks.perf.speed asks for.
+
+    Args:
+        names: Names of the dictionary; BioSyn's for NCBI has 73,024.
+        mentions: Mentions to link.
+        size: Numbers of a vector; MiniLM has 384.
+        repeats: Alternating runs of which the fastest counts.
+    """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

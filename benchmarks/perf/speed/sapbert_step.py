@@ -8,7 +8,6 @@ steps on the same pairs, dropout off. `equal` says that loss and gradients of th
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import tempfile
 import time
@@ -89,15 +88,13 @@ def compared(model: SapBERT, data: SapBERTData, pairs: int, repeats: int) -> dic
     }
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--pairs", type=int, default=240, help="pairs of a step (240)")
-    parser.add_argument(
-        "--repeats", type=int, default=3, help="alternating steps of which the median counts (3)"
-    )
-
-
 def measure_speed(pairs: int = 240, repeats: int = 3) -> dict[str, Any]:
-    """Compare both on one thread. Returns the keys that benchmarks.perf.speed asks for."""
+    """Compare both on one thread. Returns the keys that benchmarks.perf.speed asks for.
+
+    Args:
+        pairs: Pairs of a step.
+        repeats: Alternating steps of which the median counts.
+    """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

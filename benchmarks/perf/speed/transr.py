@@ -15,9 +15,9 @@ equal      from the same TransE and seed: scores of a batch before training agre
 
 from __future__ import annotations
 
-import argparse
 import gc
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -133,25 +133,18 @@ def compared(dim: int, entities: int, triples: int, repeats: int) -> dict[str, A
     }
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--repeats", type=int, default=2, help="alternating runs of which the best counts (2)"
-    )
-    parser.add_argument(
-        "--triples", type=int, default=30_000, help="triples of the graph with d = 100 (30000)"
-    )
-    parser.add_argument("--entities", type=int, default=2000, help="entities (2000)")
-    parser.add_argument(
-        "--dims", type=int, nargs="+", default=[100, 200], help="sizes of the vectors (100 200)"
-    )
-
-
 def measure_speed(
-    repeats: int = 2, triples: int = 30_000, entities: int = 2000, dims: list[int] | None = None
+    repeats: int = 2, triples: int = 30_000, entities: int = 2000, dims: Sequence[int] = (100, 200)
 ) -> dict[str, Any]:
-    """Compare both. Returns the keys that benchmarks.perf.speed asks for."""
-    sizes = dims or [100, 200]
-    settings = [compared(d, entities, triples * sizes[0] ** 2 // d**2, repeats) for d in sizes]
+    """Compare both. Returns the keys that benchmarks.perf.speed asks for.
+
+    Args:
+        repeats: Alternating runs of which the best counts.
+        triples: Triples of the graph with vectors of 100 numbers.
+        entities: Entities of the graph.
+        dims: Numbers of a vector, for each setting.
+    """
+    settings = [compared(d, entities, triples * dims[0] ** 2 // d**2, repeats) for d in dims]
     worst = min(settings, key=lambda s: s["ratio"])
     return {
         "name": "transr",

@@ -14,23 +14,20 @@ equal      both hold the same names
 
 from __future__ import annotations
 
-import argparse
 import gc
 import json
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
+from benchmarks.perf.alone import call_alone
 from benchmarks.perf.speed._memory import resident
 from benchmarks.perf.speed._names import EOS, VOCABULARY, nested, synthetic
-from core.commands import child_environment, python_command
 
 
-def dictionaries(count: int) -> dict[str, float]:
-    """Build them; what it took, and a digest of the names in them."""
+def print_dictionaries(count: int) -> None:
+    """Build them; print what it took, and a digest of the names in them."""
     made = synthetic(count)
     gc.collect()
     before, started = resident("VmRSS"), time.perf_counter()
@@ -45,11 +42,12 @@ def dictionaries(count: int) -> dict[str, float]:
                 digest, names = digest ^ hash(path), names + 1
             else:
                 open_.append(((*path, token), below))
-    return {"build_seconds": seconds, "megabytes": after - before, "names": names, "digest": digest}
+    figures = {"build_seconds": seconds, "megabytes": after - before}
+    print(json.dumps(figures | {"names": names, "digest": digest}))
 
 
-def arrays(count: int, folder: Path) -> dict[str, float]:
-    """Load and touch the trie in `folder`; what it took, and a digest of its names."""
+def print_arrays(folder: Path) -> None:
+    """Load and touch the trie in `folder`; print what it took, and a digest of its names."""
     from kg.search.trie import ARRAYS, Trie  # not in the other process, which needs no torch
 
     before, started = resident("VmRSS"), time.perf_counter()
@@ -60,29 +58,16 @@ def arrays(count: int, folder: Path) -> dict[str, float]:
     after, digest = resident("VmRSS"), 0
     for path in trie.names():
         digest ^= hash(tuple(path.tolist()))
-    return {
-        "load_seconds": seconds,
-        "megabytes": after - before,
-        "names": len(trie),
-        "digest": digest,
-    }
-
-
-def child(*given: str) -> dict[str, float]:
-    command = python_command("-m", "benchmarks.perf.speed.trie", *given)
-    done = subprocess.run(
-        command, check=True, capture_output=True, text=True, env=child_environment()
-    )
-    result: dict[str, float] = json.loads(done.stdout)
-    return result
-
-
-def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--names", type=int, default=900_000, help="names of the trie (900000)")
+    figures = {"load_seconds": seconds, "megabytes": after - before}
+    print(json.dumps(figures | {"names": len(trie), "digest": digest}))
 
 
 def measure_speed(names: int = 900_000) -> dict[str, Any]:
-    """Compare both. Returns the keys that benchmarks.perf.speed asks for."""
+    """Compare both. Returns the keys that benchmarks.perf.speed asks for.
+
+    Args:
+        names: Names of the trie.
+    """
     from kg.search.trie import Ragged, Trie
 
     made = Ragged(*synthetic(names))
@@ -91,8 +76,8 @@ def measure_speed(names: int = 900_000) -> dict[str, Any]:
         trie = Trie.build(made, vocabulary=VOCABULARY, identity="synthetic")
         build = time.perf_counter() - started
         folder = trie.save(Path(place) / "trie")
-        ours = child("arrays", str(names), str(folder))
-    reference = child("dictionaries", str(names))
+        ours = call_alone("benchmarks.perf.speed.trie:print_arrays", {"folder": folder})
+    reference = call_alone("benchmarks.perf.speed.trie:print_dictionaries", {"count": names})
     setting = {
         "setting": f"{names} names",
         "distinct": ours["names"],
@@ -116,9 +101,3 @@ def measure_speed(names: int = 900_000) -> dict[str, Any]:
         "equal": setting["equal"],
         "settings": [setting],
     }
-
-
-if __name__ == "__main__" and sys.argv[1:2] == ["dictionaries"]:
-    print(json.dumps(dictionaries(int(sys.argv[2]))))
-if __name__ == "__main__" and sys.argv[1:2] == ["arrays"]:
-    print(json.dumps(arrays(int(sys.argv[2]), Path(sys.argv[3]))))

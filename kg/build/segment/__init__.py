@@ -1,8 +1,8 @@
 """Long entity names and the words they are made of (EMBERT, Cai et al., NLPCC 2021, appendix).
 
-    python -m kg.build.segment build --graph GRAPH --input TEXT ... --out FOLDER
-    python -m kg.build.segment show  --segmenter FOLDER NAME ...
-    python -m kg.build.segment score --segmenter FOLDER --reviewed FILE
+    kepl graph segment build --graph GRAPH --input TEXT ... --out FOLDER
+    kepl graph segment show  --segmenter FOLDER NAME ...
+    kepl graph segment score --segmenter FOLDER --reviewed FILE
 
 ngrams, phrases  phrases of a text with their quality, learnt from the graph's names
 cuts             characters that names are cut at; cut_points_zh.tsv is the reviewed table for

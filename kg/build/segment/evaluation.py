@@ -1,4 +1,4 @@
-"""How a segmenter does against names cut by hand: python -m kg.build.segment score.
+"""How a segmenter does against names cut by hand: kepl graph segment score.
 
 The reviewed file has a name a line, | at each cut, optionally a tab and its type; lines with # are
 remarks. Counted are the
@@ -9,14 +9,14 @@ Baselines: Jieba with nothing but its own words, and the cut points alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
 from core.files import InputError, lines
 from kg.build.segment.cuts import cut
-from kg.build.segment.segmenter import Segmenter, plain_jieba, units
+from kg.build.segment.segmenter import Segmenter, format_explanation, plain_jieba, units
 
 
 class Score(NamedTuple):
@@ -93,3 +93,33 @@ def scored(segmenter: Segmenter, reviewed: list[list[str]]) -> Scored:
     return Scored(
         {system: score(reviewed, found) for system, found in given.items()}, len(names), wrong
     )
+
+
+def show_pieces(segmenter: Path, name: Sequence[str]) -> None:
+    """Cut names, and say how.
+
+    Args:
+        segmenter: Folder that kepl graph segment build wrote.
+        name: Names to cut.
+    """
+    loaded = Segmenter.load(segmenter)
+    for text in name:
+        print(format_explanation(loaded.explain(text)))
+
+
+def score_pieces(segmenter: Path, reviewed: Path) -> None:
+    """Compare a segmenter with names cut by hand.
+
+    Args:
+        segmenter: Folder that kepl graph segment build wrote.
+        reviewed: File with a name a line, | at each cut.
+    """
+    names = read_reviewed(reviewed)
+    result = scored(Segmenter.load(segmenter), names)
+    print(f"{reviewed}: {result.names} names, {sum(map(len, names)) - len(names)} boundaries")
+    print("                  precision  recall     F1  names wholly right")
+    for system, s in result.scores.items():
+        print(f"{system:<16}  {s.precision:9.3f}  {s.recall:6.3f}  {s.f1:5.3f}  {s.whole:.3f}")
+    print(f"wrong, {len(result.wrong)} names (expected, got):")
+    for expected, cut_here in result.wrong:
+        print(f"  {'|'.join(expected)}\t{'|'.join(cut_here)}")

@@ -1,4 +1,4 @@
-"""A segmenter and the entity vocabulary from a graph and text: python -m kg.build.segment build.
+"""A segmenter and the entity vocabulary from a graph and text: kepl graph segment build.
 
 phrases.tsv       phrase, count, quality (kg.build.segment.phrases)
 cut_points.tsv    the characters that long names might be cut at, with what was decided
@@ -120,13 +120,12 @@ def request(
 
 
 def build_segmenter(
-    graph: str | Path,
-    inputs: Sequence[str | Path],
-    out: str | Path,
-    *,
+    graph: Path,
+    input: Sequence[Path],
+    out: Path,
     quality: float = QUALITY,
-    cut_points: str | Path | None = None,
-    dictionaries: Sequence[str | Path] = (),
+    cut_points: Path | None = None,
+    dictionary: Sequence[Path] = (),
     format: str | None = None,
     encoding: str = "utf-8",
     singles: float = SINGLES,
@@ -135,38 +134,46 @@ def build_segmenter(
     most: int = 30_000_000,
     held_out: float = 0.2,
     seed: int = 0,
-) -> tuple[dict[str, Any], Precision]:
-    """(the manifest of the segmenter written to `out`, the precision of its phrases).
+    fresh: bool = False,
+) -> None:
+    """Mine phrases of a text, make the entity vocabulary, and cut its long names.
 
-    quality       least quality of a phrase of the vocabulary.  cut_points  reviewed table; None:
-                  the project's own
-    dictionaries  users' words for Jieba.  singles  as in Segmenter.  others  as in
-    kg.build.segment.phrases.mine
+    Args:
+        graph: Folder of a knowledge graph.
+        input: Files, plain or .gz, or folders of them.
+        out: Folder for the segmenter and the vocabulary.
+        quality: Least quality of a phrase of the vocabulary.
+        cut_points: A reviewed cut_points.tsv. Default: the project's, for Chinese.
+        dictionary: Files of more words for Jieba, one a line.
+        format: Format of the files (kg.documents.formats). Default: by their names.
+        encoding: Encoding of the text files, such as gb18030.
+        singles: Share of single characters that is too many.
+        least: Fewest places where a phrase occurs.
+        longest: Most characters of a phrase.
+        most: Characters of text; more is thinned.
+        held_out: Share of the known names that measure the precision.
+        seed: Seed of the phrases' classifier.
+        fresh: Build again what is built.
 
     Raises InputError for anything that cannot be read, before the text is.
     """
     if not 0 < quality <= 1:
         raise InputError(f"--quality {quality}: expected a share above 0 and at most 1")
-    wanted = request(
-        graph,
-        inputs,
-        cut_points,
-        dictionaries,
-        quality=quality,
-        read_as=format,
-        encoding=encoding,
-        singles=singles,
-        least=least,
-        longest=longest,
-        most=most,
-        held_out=held_out,
-        seed=seed,
-    )
-    given = KnowledgeGraph.load(graph)
+    settings: dict[str, Any] = {
+        "encoding": encoding,
+        "singles": singles,
+        "most": most,
+        "seed": seed,
+    }
+    settings |= {"quality": quality, "least": least, "longest": longest, "held_out": held_out}
+    wanted = request(graph, input, cut_points, dictionary, **settings, read_as=format)
+    if SEGMENTER.is_kept(out, {"request": wanted}, fresh):
+        return
+    loaded = KnowledgeGraph.load(graph)
     reviewed = read_cut_points(cut_points or REVIEWED)
-    own = [word for path in dictionaries for word in read_dictionary(path)]
-    names = list(dict.fromkeys(given.names["name"].to_pylist()))
-    paths = files_in(inputs)
+    own = [word for path in dictionary for word in read_dictionary(path)]
+    names = list(dict.fromkeys(loaded.names["name"].to_pylist()))
+    paths = files_in(input)
     mined = mine(
         (document.text for document in documents(paths, format, "skip", encoding, used=False)),
         names,
@@ -177,7 +184,9 @@ def build_segmenter(
         seed=seed,
     )
     model = PhraseModel.from_counts(mined.phrases, mined.total)
-    whole, added = vocabulary(given, [text for text, _, score in mined.phrases if score >= quality])
+    whole, added = vocabulary(
+        loaded, [text for text, _, score in mined.phrases if score >= quality]
+    )
     every = list(dict.fromkeys([*names, *added]))
     candidates = [name for name in every if _is_long_candidate(name)]
     points = proposed(
@@ -237,4 +246,23 @@ def build_segmenter(
             pa.table(columns, schema=SEGMENTS), folder / "segments.parquet", compression="zstd"
         )
         whole.save(folder / "vocabulary")
-    return manifest, precision(mined, seed=seed)
+    _print_counts(manifest, precision(mined, seed=seed))
+
+
+def _print_counts(made: dict[str, Any], measured: Precision) -> None:
+    for part in ("mined", "vocabulary", "long by"):
+        print(f"{part}: " + ", ".join(f"{count:,} {what}" for what, count in made[part].items()))
+    if not made["mined"].get("phrases"):
+        print(
+            "warning: no phrases: the text has no candidates, or no names of the graph among them;"
+            " names are cut by cut points and Jieba alone"
+        )
+        return
+    print(
+        f"of the best {measured.best:,} phrases that the trees were not trained on,"
+        f" {measured.names:,} are names held out; {measured.chance:.1f} by chance. Some of them"
+        " (phrase, count, quality):"
+    )
+    for phrase, count, quality, known in measured.sample:
+        remark = "\theld-out name" if known else ""
+        print(f"  {phrase}\t{count}\t{quality:.2f}{remark}")

@@ -41,7 +41,7 @@ from kg.linking.tokens import IDEOGRAPHS
 
 FORMAT = 1
 SEGMENTER = Artifact(
-    "segmenter", "python -m kg.build.segment build --help", FORMAT, ("total", "singles"), ""
+    "segmenter", "kepl graph segment build --help", FORMAT, ("total", "singles"), ""
 )
 SHORT = 3  # characters of the longest name that is always short
 SINGLES = 1 / 3
@@ -193,7 +193,7 @@ class Segmenter:
 
     @classmethod
     def load(cls, folder: str | Path) -> Segmenter:
-        """The segmenter that `python -m kg.build.segment build` wrote to `folder`. Raises
+        """The segmenter that `kepl graph segment build` wrote to `folder`. Raises
         InputError when there is none."""
         folder = Path(folder)
         manifest = SEGMENTER.manifest(folder)

@@ -325,7 +325,7 @@ def test_parts_that_do_not_belong_together_are_refused(fake_smedbert: Folders) -
         data(fake_smedbert, infused=1.5)
     with pytest.raises(InputError, match=r"6 neighbours an entity, but k is 7.*--k 7"):
         data(fake_smedbert, k=7)
-    with pytest.raises(InputError, match=rf"--max_length {LENGTH - 1}"):
+    with pytest.raises(InputError, match=rf"--max-length {LENGTH - 1}"):
         data(fake_smedbert, max_length=LENGTH)
     with pytest.raises(InputError, match="fewer than one batch"):
         data(fake_smedbert, batch_size=10_000)
