@@ -1,8 +1,9 @@
 """`kepl`: knowledge-enhanced language models for biomedicine, from a graph to linked text and
 scores.
 
-A command is a typed function of app.verbs: its parameters are the options, its docstring is their
-help (kepl VERB --help). Options are typed as `--name value` or, as behind `make`, as NAME=value.
+A command is a record or a typed function (app.verbs, core.call): its fields or parameters are the
+options, its docstring is their help (kepl VERB --help). Options are typed as `--name value` or, as
+behind `make`, as NAME=value.
 
 Exit codes: 0 done, 1 an internal error, 2 wrong input or options (one line says which), 130
     interrupted, 143 terminated (one line says what is kept, and how to continue).
@@ -21,10 +22,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from app import verbs
 from app.unused import check_used
+from app.verbs import GROUPS, LINKER, VERBS
 from core import call
-from core.call import run_guarded
+from core.call import load_function, run_guarded
 from core.commands import SAFE_PATH, dies_with_its_parent
 from core.files import InputError
 from core.settings import (
@@ -64,52 +65,15 @@ A model is a paper (its newest run), paper/stem, TASK/encoder, minilm, a folder 
 
 
 class Verb(NamedTuple):
-    """A command: its function, and the options that plain words set, in order."""
+    """A command: its function or record, and the options that plain words set, in order."""
 
     function: Callable[..., Any]
-    positions: tuple[str, ...] = ()
+    positions: Sequence[str] = ()
 
 
-#: A command is a function of app.verbs; these are the options that its plain words set.
-POSITIONS = {
-    "graph": ("what", "folder"),
-    "pretrain": ("paper",),
-    "finetune": ("task",),
-    "rerank": ("task",),
-    "evaluate": ("task",),
-    "peers": ("task",),
-    "compare": ("task",),
-    "table": ("paper", "table"),
-    "figures": ("paper",),
-    "cases": ("task",),
-    "overlap": ("task",),
-    "counts": ("task",),
-    "data": ("task",),
-    "demo": ("what",),
-    "sweep": ("config",),
-    "sync": ("folder",),
-    "publish": ("runs",),
-}
-#: the commands in the order of the help: those of every user first
-GROUPS = {
-    "commands": ("link", "predict", "finetune", "pretrain", "evaluate", "serve"),
-    "graphs and data": ("graph", "data", "tasks", "demo", "embed"),
-    "papers and comparisons": (
-        "rerank",
-        "compare",
-        "table",
-        "figures",
-        "cases",
-        "peers",
-        "synonyms",
-        "probe",
-        "overlap",
-        "counts",
-        "sweep",
-    ),
-    "maintenance": ("dashboard", "publish", "results", "sync"),
-}
-NAMES = tuple(name for names in GROUPS.values() for name in names)
+def load_verb(verb: str) -> Callable[..., Any]:
+    """The function, or the class of the record, of a command."""
+    return load_function(VERBS[verb].function)
 
 
 def drawn_papers() -> dict[str, Callable[..., Any]]:
@@ -133,21 +97,16 @@ def first_word(words: Sequence[str], name: str) -> str | None:
 def resolve(verb: str, words: Sequence[str]) -> tuple[Verb, list[str], list[Option]]:
     """(the command, its words, the options that recipes of models add). Raises InputError for a
     verb that does not exist."""
-    if verb not in NAMES:
+    if verb not in VERBS:
+        known = [*VERBS, *groups_of_commands()]
         raise InputError(
-            f"no command {verb!r}; {nearest(verb, NAMES)}Choose from: {', '.join(NAMES)}"
+            f"no command {verb!r}; {nearest(verb, known)}Choose from: {', '.join(known)}"
         )
-    words, positions = list(words), POSITIONS.get(verb, ())
-    if verb == "graph" and words and words[0] not in ("info", "--help") and "=" not in words[0]:
-        known = ["graph info", *call.names_in("graph")]
-        raise InputError(
-            f"no command {f'graph {words[0]}'!r}; {nearest(f'graph {words[0]}', known)}Choose from:"
-            f" {', '.join(known)}"
-        )
+    words, positions = list(words), VERBS[verb].positions
     if verb == "figures":
         papers, paper = drawn_papers(), first_word(words, "paper")
         if paper is None and "--help" in words:
-            return Verb(verbs.figures, positions), words, []
+            return Verb(load_verb(verb), positions), words, []
         if paper not in papers:
             raise InputError(
                 f"PAPER={paper or ''}: expected a paper with figures; choose from:"
@@ -161,13 +120,13 @@ def resolve(verb: str, words: Sequence[str]) -> tuple[Verb, list[str], list[Opti
     if verb == "table" and "--help" not in words:
         _check_table(first_word(words, "paper"), words)
     if verb == "finetune" and _linking(first_word(words, "task") or ""):
-        return Verb(verbs.finetune_linker, positions), words, linker_options()
+        return Verb(load_function(LINKER), positions), words, linker_options()
     extra = []
     if verb == "finetune":
         from experiments.names import own_options
 
         extra = [Option(o.name.lower(), float | None, None, o.help) for o in own_options()]
-    return Verb(getattr(verbs, verb), positions), words, extra
+    return Verb(load_verb(verb), positions), words, extra
 
 
 def _check_table(paper: str | None, words: Sequence[str]) -> None:
@@ -228,8 +187,8 @@ def arguments(verb: str, words: Sequence[str], ignored: Sequence[str] = ()) -> t
 
 def owners_of(verb: str, option: str) -> list[str]:
     """The other commands that have an option, as they are typed."""
-    functions = {name: getattr(verbs, name) for name in NAMES}
-    functions["finetune (a linking task)"] = verbs.finetune_linker
+    functions = {name: load_verb(name) for name in VERBS}
+    functions["finetune (a linking task)"] = load_function(LINKER)
     return [
         f"kepl {name}"
         for name, function in functions.items()
@@ -270,15 +229,19 @@ def format_version() -> str:
     return f"{project['name']} {project['version']}, commit {commit()}"
 
 
+def groups_of_commands() -> list[str]:
+    """The first words of commands that have several."""
+    return list(dict.fromkeys(name.split()[0] for name in call.COMMANDS))
+
+
 def general_help() -> str:
+    """The help of `kepl`: its commands by use, their groups, and the environment."""
     lines = [str(__doc__).strip()]
-    for group, names in GROUPS.items():
+    for group, commands in GROUPS.items():
         lines += ["", f"{group}:"]
-        for name in names:
-            about = (getattr(verbs, name).__doc__ or "").strip().splitlines()[0]
-            lines.append(f"  {name:<12}{about}")
+        lines += [f"  {name:<12}{command.about}" for name, command in commands.items()]
     lines += ["", "groups of commands (kepl GROUP --help lists them with what each does):"]
-    for group in dict.fromkeys(name.split()[0] for name in call.COMMANDS):
+    for group in groups_of_commands():
         listed = ", ".join(name.removeprefix(f"{group} ") for name in call.names_in(group))
         lines += textwrap.wrap(
             listed, 100, initial_indent=f"  {group:<12}", subsequent_indent=" " * 14
@@ -303,8 +266,8 @@ def verb_help(verb: str, words: Sequence[str]) -> str:
         command.positions,
         more,
     )
-    if verb == "finetune" and command.function is verbs.finetune:
-        linker = verbs.finetune_linker
+    linker = load_function(LINKER)
+    if verb == "finetune" and command.function is not linker:
         text += "\n\n" + help_text(
             "kepl finetune",
             linker.__doc__ or "",
@@ -335,7 +298,7 @@ def run_command(words: list[str], ignored: Sequence[str]) -> int:
         print(format_version())
         return 0
     verb, rest = words[0], words[1:]
-    group = verb if verb not in NAMES else " ".join(words[:2])
+    group = verb if verb not in VERBS else " ".join(words[:2])
     if call.find_command(words) or call.names_in(group):
         return call.run_command(words, "kepl", ignored)
     if "--help" in rest or "-h" in rest:
@@ -347,7 +310,7 @@ def run_command(words: list[str], ignored: Sequence[str]) -> int:
         more["check_words"] = lambda words: arguments(words[0], words[1:])
     kept = KEPT.get(verb, "the same command resumes")
     with stoppable() if verb in KEPT else contextlib.nullcontext(), keeping(lambda: kept):
-        return int(command.function(**parsed.arguments, **more) or 0)
+        return call.invoke(command.function, parsed.arguments | more)
 
 
 if __name__ == "__main__":

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
+
+from datamodules.options import Files
+from experiments.machine import Machine
+from inference.options import LinkerOptions, Matching, Work
+
+Profile = Literal["small", "paper"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +39,24 @@ class Protocol:
     names: Literal["all", "shortest", "sample"] = "all"
 
 
+Split = Literal["dev", "test"]  #: the parts of a linking task that are scored
+
+
+@dataclass(frozen=True, kw_only=True)
+class Folds:
+    """What of a linking task is scored, with which dictionary.
+
+    Args:
+        split: Split to score. Default: test, or dev where there is no test.
+        folds: Folds of a task that has several. Default: all.
+        graph: Folder of a graph that replaces the task's dictionary.
+    """
+
+    split: Split | None = None
+    folds: Sequence[int] = ()
+    graph: Path | None = None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Choices:
     """Which results a table shows, where there are several.
@@ -52,7 +76,7 @@ class Choices:
         ckpt: One exact run of it.
     """
 
-    split: str | None = None
+    split: Split | None = None
     folds: Sequence[int] = ()
     profile: Literal["small", "paper"] | None = None
     samples: Path | None = None
@@ -64,3 +88,132 @@ class Choices:
     beam: int | None = None
     model: str | None = None
     ckpt: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkerTuning:
+    """A linker's fine-tuning on the training mentions of a linking task.
+
+    Args:
+        task: Linking task.
+        model: Linker to start from: a paper's run, or an encoder of its kind.
+        ckpt: Folder of one exact run.
+        profile: Settings for a laptop (small), or the paper's.
+        epochs: Passes over the training data. Default: as the paper's YAML says.
+        seed: Seed of training.
+        fresh: Train again what is finished.
+        args: Further words for LightningCLI.
+    """
+
+    task: str
+    model: str = "sapbert"
+    ckpt: str | None = None
+    profile: Profile = "small"
+    epochs: int | None = None
+    seed: int = 0
+    fresh: bool = False
+    args: str = ""
+    #: those of the paper's finetune.yaml, by name
+    options: Mapping[str, Any] = field(default_factory=dict)
+    protocol: Protocol = Protocol()
+    linker: LinkerOptions = LinkerOptions()
+    files: Files = Files()
+    machine: Machine = Machine()
+    part: Folds = Folds()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reranking:
+    """A cross-encoder's training over the candidates of a linker.
+
+    Args:
+        task: Linking task with training mentions.
+        model: Linker that finds the candidates: a paper's run, or an encoder.
+        ckpt: Folder of one exact run of it.
+        start: Encoder that the reranker starts from. Default: the linker's own.
+        epochs: Passes over the training mentions. Default: as experiments/reranker/train.yaml says.
+        seed: Seed of training.
+        fresh: Train again what is finished.
+        args: Further words for LightningCLI.
+    """
+
+    task: str
+    model: str = "sapbert"
+    ckpt: str | None = None
+    start: str | None = None
+    epochs: int | None = None
+    seed: int = 0
+    fresh: bool = False
+    args: str = ""
+    protocol: Protocol = Protocol()
+    linker: LinkerOptions = LinkerOptions()
+    files: Files = Files()
+    machine: Machine = Machine()
+    part: Folds = Folds()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """A linker, or a chain, that is scored on a task.
+
+    Args:
+        task: Linking task.
+        model: exact, tfidf, or an encoder: a paper, paper/stem, minilm, a folder or a hub name.
+            Default: tfidf.
+        ckpt: Folder of one exact run of the encoder.
+        backoff: An exact match comes before what the model finds.
+        rerank: Model that ranks the linker's candidates again: reranker, its folder, or another
+            linker.
+        chain: Of an end-to-end task: what detects mentions, finds candidates and ranks them again.
+            Default: dictionary.
+        threshold: Of an end-to-end task: least score of a linked mention. Default: every mention
+            that has a candidate is linked.
+    """
+
+    task: str
+    model: str | None = None
+    ckpt: str | None = None
+    backoff: bool = False
+    rerank: str | None = None
+    chain: str | None = None
+    threshold: float | None = None
+    protocol: Protocol = Protocol()
+    linker: LinkerOptions = LinkerOptions()
+    files: Files = Files()
+    work: Work = Work()
+    matching: Matching = Matching()
+    part: Folds = Folds()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Probing:
+    """Fill-in queries that a masked language model answers.
+
+    Args:
+        model: KeBioLM, or any masked language model.
+        graph: hpo, medlama (its files come from --mirror), or a folder of a graph or of queries.
+        ckpt: Folder of one exact run.
+        method: Search of answers with several tokens.
+        masks: Answers of 1 to so many tokens.
+        beam: Beams of the search (default 5).
+        templates: Templates of MedLAMA's queries. Default: relation.
+        special_tokens: Whether special and unused tokens may be guessed.
+        limit: So many of the queries, drawn by --seed. Default: all.
+        seed: Seed of the queries drawn.
+        size: Tokens of a batch.
+        device: cpu or cuda.
+    """
+
+    model: str = "kebiolm"
+    graph: str = "hpo"
+    ckpt: str | None = None
+    method: Literal["beam", "confidence"] = "beam"
+    masks: int = 10
+    beam: int | None = None
+    templates: Literal["relation", "default_prompt", "human_prompt"] | None = None
+    special_tokens: bool = False
+    limit: int | None = None
+    seed: int = 0
+    size: int = 8192
+    device: str = "cpu"
+    files: Files = Files()

@@ -22,7 +22,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +31,7 @@ from tqdm import tqdm
 from transformers import PreTrainedTokenizerFast
 
 from benchmarks.graphs import graph_folder
+from benchmarks.options import Probing
 from benchmarks.results import (
     Model,
     Result,
@@ -295,51 +296,34 @@ def masked_lm(
     )
 
 
-def score_probing(
-    model: str = "kebiolm",
-    *,
-    graph: str = "hpo",
-    ckpt: str | None = None,
-    method: Literal["beam", "confidence"] = "beam",
-    masks: int = 10,
-    beam: int | None = None,
-    templates: str | None = None,
-    special_tokens: bool = False,
-    limit: int | None = None,
-    seed: int = 0,
-    size: int = 8192,
-    device: str = "cpu",
-    files: Files | None = None,
-) -> Result:
+def score_probing(probe: Probing) -> Result:
     """Probe a model with the queries of a graph; the result is saved and logged. Raises InputError
-    for what cannot be done.
-
-    masks: answers of 1 to so many tokens.  limit: so many of the queries, drawn by `seed`.  size:
-        tokens of a batch.
-    """
-    if method == "confidence" and beam is not None:
-        raise InputError(f"BEAM={beam}: METHOD=confidence has one beam; leave it out")
+    for what cannot be done."""
+    if probe.method == "confidence" and probe.beam is not None:
+        raise InputError(f"BEAM={probe.beam}: METHOD=confidence has one beam; leave it out")
     if (
-        masks < 1
-        or (beam is not None and beam < 1)
-        or size < 1
-        or (limit is not None and limit < 1)
+        probe.masks < 1
+        or (probe.beam is not None and probe.beam < 1)
+        or probe.size < 1
+        or (probe.limit is not None and probe.limit < 1)
     ):
         raise InputError(
-            f"MASKS={masks}, BEAM={beam}, SIZE={size}, LIMIT={limit}: expected numbers of at"
-            " least 1"
+            f"MASKS={probe.masks}, BEAM={probe.beam}, SIZE={probe.size}, LIMIT={probe.limit}:"
+            " expected numbers of at least 1"
         )
-    beams = (5 if beam is None else beam) if method == "beam" else 1
-    device = checked_device(device)
-    folder = folder_of(graph, templates, files)
+    beams = (5 if probe.beam is None else probe.beam) if probe.method == "beam" else 1
+    device = checked_device(probe.device)
+    folder = folder_of(probe.graph, probe.templates, probe.files)
     every = asked.load_queries(folder)
-    queries = sampled(every, limit, seed)
-    who, options, lm, tokenizer = masked_lm(model, ckpt)
+    queries = sampled(every, probe.limit, probe.seed)
+    who, options, lm, tokenizer = masked_lm(probe.model, probe.ckpt)
     LOG.info(
-        f"{label(who.name, options)}: {len(queries):,} of {len(every):,} queries, 1 to {masks}"
-        f" masks, {beams} beam{'s' if beams > 1 else ''}"
+        f"{label(who.name, options)}: {len(queries):,} of {len(every):,} queries, 1 to"
+        f" {probe.masks} masks, {beams} beam{'s' if beams > 1 else ''}"
     )
-    found, left_out = guesses(lm.to(device), tokenizer, queries, masks, beams, special_tokens, size)
+    found, left_out = guesses(
+        lm.to(device), tokenizer, queries, probe.masks, beams, probe.special_tokens, probe.size
+    )
     several = by_query(found, len(queries))
     distinct = [len({form(g.text) for g in own}) for own in several]
     drawn = len(queries) < len(every)
@@ -353,12 +337,12 @@ def score_probing(
         options=options,
         protocol={
             "queries": read_manifest(folder)["sha256"],
-            "limit": limit if drawn else None,
-            "seed": seed if drawn else None,
-            "method": method,
-            "masks": masks,
+            "limit": probe.limit if drawn else None,
+            "seed": probe.seed if drawn else None,
+            "method": probe.method,
+            "masks": probe.masks,
             "beams": beams,
-            "special": special_tokens,
+            "special": probe.special_tokens,
         },
         scores=scores_of(queries, counted),
         tallies=counted,
@@ -367,7 +351,7 @@ def score_probing(
             "asked": str(folder),
             "left_out": dict(left_out),
             "guesses": {
-                "at most": masks * beams,
+                "at most": probe.masks * beams,
                 "distinct, mean": round(float(np.mean(distinct)), 2),
                 "distinct, most": max(distinct),
             },

@@ -1,10 +1,11 @@
-"""Commands as typed functions, named by their words or as `package.module:function`.
+"""Commands as typed functions or records, named by their words or as `package.module:function`.
 
     kepl graph merge A B --out C
     python -P -m core.call graph merge A B --out C              the same, as a child of a pipeline
     python -P -m core.call kg.build.merge:merge A B --out C     the same, by the function's name
 
-The parameters of the function are the options (core.settings), its docstring is their help.
+The parameters of the function, or the fields of the record, are the options (core.settings), its
+docstring is their help.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from core.tracking import ROOT
 class Command(NamedTuple):
     """A command.
 
-    function: package.module:function.
+    function: package.module:function, or the class of a record that has `run`.
     about: one line of help, which does not import the function.
     positions: the options that plain words set, in order.
     choices: package.module:function that lists what the first word may be; `function` then returns
@@ -52,6 +53,7 @@ COMMANDS = {
         ("path",),
         "kg.build.source:source_names",
     ),
+    "graph info": Command("kg.build.info:show_graph", "count what is in a graph", ("folder",)),
     "graph merge": Command(
         "kg.build.merge:merge", "merge graphs by names and aliases", ("graphs",)
     ),
@@ -248,7 +250,23 @@ def run_command(words: Sequence[str], what: str = "kepl", ignored: Sequence[str]
     if set(HELP) & set(rest):
         print(help_text(what, function.__doc__ or "", options_of(function), command.positions))
         return 0
-    result = function(**parse(function, rest, command.positions, what, (), ignored).arguments)
+    arguments = parse(function, rest, command.positions, what, (), ignored).arguments
+    return invoke(function, arguments)
+
+
+def invoke(function: Callable[..., Any], arguments: Mapping[str, Any]) -> int:
+    """Call a command, or make its record and run it, and print what it returns. Returns the exit
+    code.
+
+    A record has `run`, and `show` where what it returns is printed in words of its own.
+    """
+    if isinstance(function, type):
+        record = function(**arguments)
+        result = record.run()
+        if hasattr(record, "show"):
+            result = record.show(result)
+    else:
+        result = function(**arguments)
     if isinstance(result, str):
         print(result)
     if isinstance(result, Path):

@@ -118,9 +118,11 @@ def options_of(function: Callable[..., Any], extra: Sequence[Option] = ()) -> di
     found: dict[str, Option] = {}
     owners: list[Callable[..., Any]] = [function, *groups.values()]
     for owner in owners:
+        described = reversed(owner.__mro__) if isinstance(owner, type) else [owner]
         told = {
             p.arg_name: p.description or ""
-            for p in docstring_parser.parse(inspect.getdoc(owner) or "").params
+            for part in described
+            for p in docstring_parser.parse(inspect.getdoc(part) or "").params
         }
         hints = get_type_hints(owner)
         for name, parameter in inspect.signature(owner).parameters.items():

@@ -37,10 +37,11 @@ class Commands(Directive):
     """A section for each command, with its help as the parser prints it."""
 
     def run(self) -> list[nodes.Node]:
-        from app.cli import NAMES, verb_help
+        from app.cli import verb_help
+        from app.verbs import VERBS
 
         found: list[nodes.Node] = []
-        for name in NAMES:
+        for name in VERBS:
             section = nodes.section(ids=[f"kepl-{name}"])
             text = verb_help(name, [])
             section += [nodes.title(text=f"kepl {name}"), nodes.literal_block(text, text)]

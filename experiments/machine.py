@@ -1,13 +1,15 @@
-"""Where a run computes and what it is made of, as options of commands. Importing it loads nothing
-else."""
+"""Where a run computes, what it is made of, and what is trained, as options of commands. Importing
+it loads nothing else."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar, Literal
+
+from datamodules.options import Files
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,3 +70,35 @@ class Inputs:
             for name, words in self.list_inputs().items()
             if name != "MIRROR"
         }
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeedTraining:
+    """Fine-tuning of an encoder on a task, a run for each seed.
+
+    Args:
+        task: Task (kepl tasks lists them).
+        model: Encoder. Default: minilm for English, zh for Chinese; it is pre-trained first where
+            that is missing.
+        seeds: How many seeds (3), or which ones (0,7). Default: 1; of the paper's profile 5.
+        ckpt: Folder of one exact run of the encoder.
+        profile: Settings for a laptop (small), or the paper's, with its grid.
+        epochs: Passes over the training data. Default: as the task's YAML says.
+        lr: Learning rate. Default: as the task's YAML says, for the encoder's width.
+        fresh: Train again what is finished.
+        args: Further words for LightningCLI.
+    """
+
+    task: str
+    model: str | None = None
+    seeds: str | None = None
+    ckpt: str | None = None
+    profile: Literal["small", "paper"] = "small"
+    epochs: int | None = None
+    lr: float | None = None
+    fresh: bool = False
+    args: str = ""
+    #: options that only some encoders have (`options` of encoder.yaml), by name
+    options: Mapping[str, Any] = field(default_factory=dict)
+    files: Files = Files()
+    machine: Machine = Machine()

@@ -138,8 +138,8 @@ def commands(
     paper: str,
     profile_name: str,
     work: Path,
-    inputs: Inputs = Inputs(),  # noqa: B008  frozen
-    where: Machine = Machine(),  # noqa: B008
+    inputs: Inputs = Inputs(),
+    where: Machine = Machine(),
     seed: int = 0,
     fresh: bool = False,
     variants: Sequence[str] = (),
@@ -275,8 +275,8 @@ def counts(template: str, results: dict[str, dict[str, Any]]) -> str:
 def pretrain(
     paper: str,
     profile: str = "small",
-    inputs: Inputs = Inputs(),  # noqa: B008  frozen
-    where: Machine = Machine(),  # noqa: B008
+    inputs: Inputs = Inputs(),
+    where: Machine = Machine(),
     seed: int = 0,
     fresh: bool = False,
     variants: Sequence[str] = (),

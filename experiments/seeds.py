@@ -17,7 +17,7 @@ import time
 from collections.abc import Mapping
 from functools import reduce
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -27,12 +27,11 @@ from core.files import InputError, digest, read_json, sha256
 from core.journal import Journal
 from core.tracking import ROOT, folder_name, inherited, runs_folder
 from datamodules.finetune import check_text
-from datamodules.options import Files
 from datamodules.pretrained import load
 from datamodules.tasks import Pair, Task, load_task
 from datamodules.tasks.definition import Definition, config_of
 from datamodules.tasks.prepare import find_task, task_folder
-from experiments.machine import Machine
+from experiments.machine import Machine, SeedTraining
 from experiments.names import Encoder, model_names, options
 from experiments.pretrain import gpus, trained_encoder
 from experiments.stages import Stage, run_stages
@@ -154,52 +153,35 @@ class Seeds(NamedTuple):
     about: dict[str, Any]  # profile, args, options, suite, parent, settings
 
 
-def train_seeds(
-    name: str,
-    model: str | None = None,
-    *,
-    seeds: str | None = None,
-    ckpt: str | None = None,
-    profile: Literal["small", "paper"] = "small",
-    epochs: int | None = None,
-    lr: float | None = None,
-    fresh: bool = False,
-    args: str = "",
-    options: Mapping[str, float] | None = None,
-    files: Files | None = None,
-    machine: Machine | None = None,
-) -> Seeds:
+def train_seeds(asked: SeedTraining) -> Seeds:
     """A run of experiments.finetune for each seed, below one MLflow run. Raises InputError for what
-    cannot be done.
-
-    options: those that only some encoders support (`options` of encoder.yaml), by name.  args:
-        further words for LightningCLI.
-    """
-    definition = find_task(name)
-    if epochs is not None and epochs < 1:
-        raise InputError(f"EPOCHS={epochs}: expected a number of at least 1")
-    files, place_of_work = files or Files(), machine or Machine()
-    numbers = seeds_of(seeds or str(1 if profile == "small" else PAPER_SEEDS))
+    cannot be done."""
+    definition = find_task(asked.task)
+    if asked.epochs is not None and asked.epochs < 1:
+        raise InputError(f"EPOCHS={asked.epochs}: expected a number of at least 1")
+    numbers = seeds_of(asked.seeds or str(1 if asked.profile == "small" else PAPER_SEEDS))
     path, config = config_of(definition.name)
-    folder = task_folder(definition, files)
-    model = model or DEFAULT[definition.language]
-    chosen = trained_encoder(model, ckpt)
-    own = own_settings(chosen, options or {})
+    folder = task_folder(definition, asked.files)
+    model = asked.model or DEFAULT[definition.language]
+    chosen = trained_encoder(model, asked.ckpt)
+    own = own_settings(chosen, asked.options)
     shown = " ".join([chosen.name, *(f"{name.upper()}={value}" for name, value in own.items())])
     hidden, parameters = encoder_shape(chosen)
     data = load_task(folder)
     check_text(data, chosen.folder)
-    devices, words = devices_of(place_of_work, profile)
-    small = small_settings(config, chosen, hidden) if profile == "small" else {}
-    points = grid_points(config["grid"]) if profile == "paper" else [small]
-    typed = ({"trainer.max_epochs": epochs} if epochs else {}) | ({LR: lr} if lr else {})
+    devices, words = devices_of(asked.machine, asked.profile)
+    small = small_settings(config, chosen, hidden) if asked.profile == "small" else {}
+    points = grid_points(config["grid"]) if asked.profile == "paper" else [small]
+    typed = ({"trainer.max_epochs": asked.epochs} if asked.epochs else {}) | (
+        {LR: asked.lr} if asked.lr else {}
+    )
     points = list({digest(p): p for p in ({**point, **typed} for point in points)}.values())
     request = {
         "task": sha256(manifest_path(folder)),
         "config": config,
         "encoder": chosen.identity,
         "points": points,
-        "args": args,
+        "args": asked.args,
     } | ({"options": {name.upper(): value for name, value in own.items()}} if own else {})
     base = (
         runs_folder()
@@ -210,15 +192,18 @@ def train_seeds(
     )
     base.mkdir(parents=True, exist_ok=True)
     passes = points[0].get("trainer.max_epochs", config["trainer"]["max_epochs"])
-    runs = len(numbers) + (len(points) - 1 if profile == "paper" else 0)
+    runs = len(numbers) + (len(points) - 1 if asked.profile == "paper" else 0)
     ahead = estimate(data, passes, runs, parameters, "cuda" if devices else "cpu")
-    LOG.info(f"{definition.name} with {shown}, PROFILE={profile}: {ahead}")
+    LOG.info(f"{definition.name} with {shown}, PROFILE={asked.profile}: {ahead}")
     with Journal(
-        base, definition.name, shown, {"profile": profile, "encoder": shown, "folder": str(base)}
+        base,
+        definition.name,
+        shown,
+        {"profile": asked.profile, "encoder": shown, "folder": str(base)},
     ) as above:
         above.tags(inherited())
     parent = above.run_id or str(base)
-    about = {"profile": profile, "args": args, "options": own | typed}
+    about = {"profile": asked.profile, "args": asked.args, "options": own | typed}
 
     def stage(title: str, place: Path, seed: int, settings: dict[str, Any], number: int) -> Stage:
         arguments = ["--config", str(path.relative_to(ROOT)), *words]
@@ -258,7 +243,11 @@ def train_seeds(
                 chosen.folder,
             ]
         arguments += flags({chosen.option_keys[name.upper()]: value for name, value in own.items()})
-        arguments += [*flags(settings), *(["--fresh", "true"] if fresh else []), *shlex.split(args)]
+        arguments += [
+            *flags(settings),
+            *(["--fresh", "true"] if asked.fresh else []),
+            *shlex.split(asked.args),
+        ]
         gpu = {"CUDA_VISIBLE_DEVICES": str(number % devices)} if devices else None
         return Stage(title, "experiments.finetune", arguments, place.name, environment=gpu)
 

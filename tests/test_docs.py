@@ -19,7 +19,8 @@ from pathlib import Path
 
 import pytest
 
-from app.cli import NAMES, POSITIONS, resolve
+from app.cli import resolve
+from app.verbs import VERBS
 from core.call import COMMANDS, find_command, load_function, names_in
 from core.settings import MAKE, options_of
 from datamodules.tasks.linking import linking_tasks
@@ -68,10 +69,7 @@ def settings(verb: str, words: list[str]) -> set[str]:
     command, _, extra = resolve(verb, words)
     return {
         "CONFIG",
-        *(
-            name.upper()
-            for name in (*POSITIONS.get(verb, ()), *options_of(command.function, extra))
-        ),
+        *(name.upper() for name in (*VERBS[verb].positions, *options_of(command.function, extra))),
     }
 
 
@@ -146,7 +144,7 @@ def test_every_make_command_names_what_the_makefile_has() -> None:
             verb = "pretrain" if target.startswith(("pretrain-", "kg-")) else target
             known = set(MAKE) | (
                 settings(verb, words)
-                if verb in NAMES
+                if verb in VERBS
                 else set(re.findall(r"[A-Z][A-Z0-9_]*", MAKEFILE))
             )
             for name in (w.partition("=")[0] for w in words if "=" in w):

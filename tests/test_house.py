@@ -14,8 +14,6 @@ import grimp
 import pytest
 import yaml
 
-from app import verbs
-
 ROOT = Path(__file__).parents[1]
 ROOMS = ("core", "kg", "datamodules", "models", "experiments", "inference", "benchmarks", "app")
 SOURCES = sorted(p for room in (*ROOMS, "tests") for p in (ROOT / room).rglob("*.py"))
@@ -178,11 +176,12 @@ def test_ci_runs_the_commands_of_the_readme() -> None:
 
 def test_no_setting_of_a_command_is_a_variable_of_the_makefiles_own() -> None:
     """Else make would read it as its own: as make table got RUN= once."""
-    from app.cli import NAMES
+    from app.cli import load_verb
+    from app.verbs import VERBS
     from core.settings import MAKE, options_of
 
     own = set(re.findall(r"^([A-Z_]+) *:=", (ROOT / "Makefile").read_text(), re.M))
-    taken = {option.upper() for name in NAMES for option in options_of(getattr(verbs, name))}
+    taken = {option.upper() for name in VERBS for option in options_of(load_verb(name))}
     assert {"VENV", "INSTALLED"} <= own and {"RUN", "MIRROR"} <= taken
     assert not taken & own and not taken & (set(MAKE) - {"PORT"})
 

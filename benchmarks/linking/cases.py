@@ -12,9 +12,10 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from benchmarks.linking.evaluate import BASELINES, folds_of
+from benchmarks.options import Folds, Split
 from benchmarks.results import Result, load_result, stored
 from core.files import InputError, lines, written
 from core.spreadsheets import CsvWriter
@@ -66,7 +67,8 @@ def scored_run(
     predictions = [json.loads(text) for _, text in lines(Path(result.folder) / "predictions.jsonl")]
     scored = result.protocol["fold_numbers"]
     own = [] if scored == "all" else [int(n) for n in scored.split(",")]
-    _, loaded = folds_of(definition, files or Files(), result.split, own, graph)
+    part = Folds(split=cast(Split, result.split), folds=own, graph=graph)
+    _, loaded = folds_of(definition, files or Files(), part)
     known_ids = {m.id for fold in loaded for m in fold.splits[result.split]}
     if any(p["id"] not in known_ids for p in predictions):
         raise InputError(

@@ -40,6 +40,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.linking.evaluate import folds_of
+from benchmarks.options import Evaluation, Folds, Split
 from benchmarks.results import (
     OVERALL,
     Model,
@@ -230,10 +231,12 @@ class Annotated(NamedTuple):
     gold: dict[str, list[Place]]
 
 
-def annotated(name: str, split: str | None, files: Files, graph: Path | None = None) -> Annotated:
+def annotated(name: str, split: Split | None, files: Files, graph: Path | None = None) -> Annotated:
     """The texts of an end-to-end task. Raises InputError for a split that there is not, and for
     files that are missing."""
-    split, (fold,) = folds_of(linking_task(END_TO_END[name]), files, split, (), graph)
+    split, (fold,) = folds_of(
+        linking_task(END_TO_END[name]), files, Folds(split=split, graph=graph)
+    )
     gold = gold_places(fold.splits[split], fold.dictionary)
     for document, spans in fold.annotated[split].items():
         gold[document] += [Place(start, end, frozenset()) for start, end in spans]
@@ -348,26 +351,14 @@ def write_predictions(
             )
 
 
-def score_chain(
-    name: str,
-    chain: str = "dictionary",
-    *,
-    split: str | None = None,
-    graph: Path | None = None,
-    nil: float | None = None,
-    linker: LinkerOptions | None = None,
-    matching: Matching | None = None,
-    files: Files | None = None,
-    work: Work | None = None,
-) -> Result:
+def score_chain(asked: Evaluation) -> Result:
     """Score a chain on an end-to-end task; the result is saved and logged. Raises InputError for
     what cannot be done."""
-    data = annotated(name, split, files or Files(), graph)
+    name, chain, nil = asked.task, asked.chain or "dictionary", asked.threshold
+    data = annotated(name, asked.part.split, asked.files, asked.part.graph)
     dictionary = data.fold.dictionary
-    own = graph or graph_of(dictionary, data.fold.folder / "graph")
-    pipeline, made = measured(
-        own, chain, data.texts, linker or LinkerOptions(), work or Work(), nil, matching
-    )
+    own = asked.part.graph or graph_of(dictionary, data.fold.folder / "graph")
+    pipeline, made = measured(own, chain, data.texts, asked.linker, asked.work, nil, asked.matching)
     found = {
         d: [place_of(m.start, m.end, m.entity, dictionary) for m in mentions]
         for d, mentions in made.found.items()
@@ -382,9 +373,7 @@ def score_chain(
         "texts_a_second": round(len(data.texts) / max(made.seconds, 1e-9), 1),
     }
     model = Model(chain, "", digest(pipeline.identities))
-    compared = {
-        name: value for name, value in (matching or Matching()).settings().items() if value != BEST
-    }
+    compared = {name: value for name, value in asked.matching.settings().items() if value != BEST}
     result = result_of(
         data, found, own, model, compared | ({} if nil is None else {"threshold": nil}), details
     )

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.linking import scores as s
-from benchmarks.options import Protocol
+from benchmarks.options import Evaluation, Folds, Protocol, Split
 from benchmarks.results import (
     OVERALL,
     STYLES,
@@ -46,7 +46,7 @@ from datamodules.tasks.linking import Task, linking_task, prepare_folds
 from experiments.names import encoder
 from inference.linkers import DEPTH, BackOff, Exact, Linker, Names, NearestByTfIdf, Ranking
 from inference.load import Linkable, linkable_of
-from inference.options import LinkerOptions, Work, check_uses
+from inference.options import check_uses
 from inference.reranker import Reranked, reranking_of
 from kg.linking.abbreviations import ShortForms
 from kg.search.names import BIOSYN, normaliser, one_name
@@ -235,20 +235,16 @@ def prepared_folds(
     )
 
 
-def folds_of(
-    definition: Task,
-    files: Files,
-    split: str | None = None,
-    numbers: Sequence[int] = (),
-    graph: Path | None = None,
-) -> tuple[str, list[Linking]]:
+def folds_of(definition: Task, files: Files, part: Folds) -> tuple[Split, list[Linking]]:
     """(the split that is scored, the folds of these numbers, or all). Raises InputError for one
-    that there is not."""
-    folds = prepared_folds(definition, files, graph)
-    available = [name for name in ("test", "dev") if all(name in fold for fold in folds)]
-    split = split or available[0]
+    that does not exist."""
+    folds = prepared_folds(definition, files, part.graph)
+    scored: tuple[Split, ...] = ("test", "dev")
+    available = [name for name in scored if all(name in fold for fold in folds)]
+    split = part.split or available[0]
     if split not in available:
         raise InputError(f"SPLIT={split}: {definition.name} has {' and '.join(available)} here")
+    numbers = sorted(set(part.folds))
     if any(number >= len(folds) for number in numbers):
         raise InputError(
             f"FOLDS={','.join(map(str, numbers))}: there are {len(folds)} folds, 0 to"
@@ -257,13 +253,7 @@ def folds_of(
     return split, [load_linking(folds[number][split]) for number in numbers or range(len(folds))]
 
 
-def training_folds(
-    definition: Task,
-    files: Files,
-    split: str,
-    numbers: Sequence[int] = (),
-    graph: Path | None = None,
-) -> list[Linking]:
+def training_folds(definition: Task, files: Files, split: str, part: Folds) -> list[Linking]:
     """The folds of these numbers, or all, with the dictionary in which a model finds candidates of
     training mentions.
 
@@ -271,11 +261,9 @@ def training_folds(
     is its own best candidate, which teaches nothing, and the train split has a dictionary of its
     own.
     """
-    folds = prepared_folds(definition, files, graph)
-    return [
-        load_linking(folds[number].get("train", folds[number][split]))
-        for number in numbers or range(len(folds))
-    ]
+    folds = prepared_folds(definition, files, part.graph)
+    numbers = sorted(set(part.folds)) or range(len(folds))
+    return [load_linking(folds[number].get("train", folds[number][split])) for number in numbers]
 
 
 def protocol_record(
@@ -320,57 +308,37 @@ def protocol_record(
     } | ({} if protocol.names == "all" else {"names": f"one a concept: {protocol.names}"})
 
 
-def score_linker(
-    name: str,
-    model: str = "tfidf",
-    *,
-    ckpt: str | None = None,
-    split: str | None = None,
-    folds: Sequence[int] = (),
-    backoff: bool = False,
-    graph: Path | None = None,
-    protocol: Protocol | None = None,
-    linker: LinkerOptions | None = None,
-    files: Files | None = None,
-    tuned: Tuned | None = None,
-    work: Work | None = None,
-    rerank: str | None = None,
-) -> list[Result]:
+def score_linker(asked: Evaluation, tuned: Tuned | None = None) -> list[Result]:
     """Results of both baselines and, last, of the linker; saved. The linker's is logged to MLflow.
 
-    backoff: an exact match comes before what the model finds.  tuned: instead of `model`, where
-        every fold has its own.
-    work: who encodes the dictionary's names.  rerank: the model that ranks the candidates again.
-    Raises InputError for a task, model or split that there is not, and when no mention can be
+    tuned: instead of the model that is asked for, where every fold has its own.
+    Raises InputError for a task, model or split that does not exist, and when no mention can be
     scored.
     """
+    name, model, backoff, options = asked.task, asked.model or "tfidf", asked.backoff, asked.linker
     definition = linking_task(name)
-    protocol, options, files = (
-        resolved(protocol or Protocol(), definition),
-        linker or LinkerOptions(),
-        files or Files(),
-    )
+    protocol = resolved(asked.protocol, definition)
     linkers: Sequence[Linkable] = tuned.linkers if tuned else []
     scored, own = Model(model), dict[str, Any]()
     if tuned:
         scored, own = tuned.model, dict(tuned.options)
     elif model in BASELINES:
-        if rerank:
+        if asked.rerank:
             raise InputError(
-                f"RERANK={rerank}: it ranks what a model finds; MODEL={model} is a baseline. Take"
-                " another MODEL="
+                f"RERANK={asked.rerank}: it ranks what a model finds; MODEL={model} is a baseline."
+                " Take another MODEL="
             )
     else:
-        chosen = encoder(model, ckpt)
+        chosen = encoder(model, asked.ckpt)
         linkers = [linkable_of(chosen, options)]
-        if rerank:
-            then = encoder(rerank)
+        if asked.rerank:
+            then = encoder(asked.rerank)
             linkers = [Reranked(linkers[0], reranking_of(then, options), then.name)]
         scored = model_of(model, chosen)
     uses = frozenset[str]().union(*(one.uses for one in linkers))
     check_uses(given_options(options), uses, f"the linker {scored.name}")
-    numbers = sorted(set(folds))
-    split, loaded = folds_of(definition, files, split, numbers, graph)
+    numbers = sorted(set(asked.part.folds))
+    split, loaded = folds_of(definition, asked.files, asked.part)
     ready_folds = [ready(fold, split, protocol) for fold in loaded]
     if len(linkers) not in (0, 1, len(ready_folds)):
         raise InputError(f"{name}: {len(linkers)} models for {len(ready_folds)} folds")
@@ -420,7 +388,7 @@ def score_linker(
         }
 
         def make_linker(names: Names) -> Linker:
-            found = each[id(names)].on(names, work or Work())
+            found = each[id(names)].on(names, asked.work)
             return BackOff(names, found) if backoff else found
 
         settings = dict(linkers[0].settings) | (

@@ -13,26 +13,22 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from benchmarks.linking import evaluate as scoring
-from benchmarks.options import Protocol
+from benchmarks.options import Evaluation, Reranking
 from benchmarks.results import Result, model_of
 from core.artifact import has_manifest, read_manifest
 from core.files import InputError, digest
 from core.settings import given_options
 from core.tracking import ROOT, folder_name, runs_folder
-from datamodules.options import Files
 from datamodules.reranker import Sample, save_samples
 from datamodules.tasks.linking import linking_task
 from experiments.linkers import train_export
-from experiments.machine import Machine
 from experiments.names import encoder
 from inference.load import Linkable, linkable_of
-from inference.options import LinkerOptions, Work, check_uses
+from inference.options import Work, check_uses
 from inference.reranker import CrossEncoder, Reranked, reranking_of, sample_of
 
 LOG = logging.getLogger(__name__)
@@ -65,44 +61,24 @@ def samples_of(
     return {part: list(own.values()) for part, own in found.items()}
 
 
-def reranked_scores(
-    name: str,
-    model: str = "sapbert",
-    *,
-    ckpt: str | None = None,
-    start: str | None = None,
-    split: str | None = None,
-    folds: Sequence[int] = (),
-    graph: Path | None = None,
-    protocol: Protocol | None = None,
-    linker: LinkerOptions | None = None,
-    files: Files | None = None,
-    epochs: int | None = None,
-    seed: int = 0,
-    fresh: bool = False,
-    args: str = "",
-    machine: Machine | None = None,
-) -> list[list[Result]]:
+def reranked_scores(asked: Reranking) -> list[list[Result]]:
     """Train on every fold; the results of evaluation (benchmarks.linking.evaluate) without and with
-    the reranker.
-
-    start: encoder that the reranker starts from; None: the linker's own.  args: further words for
-        LightningCLI.
-    Raises InputError for a task without training mentions.
-    """
+    the reranker. Raises InputError for a task without training mentions."""
+    name, part = asked.task, asked.part
     definition = linking_task(name)
-    if epochs is not None and epochs < 1:
-        raise InputError(f"EPOCHS={epochs}: expected a number of at least 1")
-    given, linker, files = protocol or Protocol(), linker or LinkerOptions(), files or Files()
-    resolved = scoring.resolved(given, definition)
-    chosen = encoder(model, ckpt)
-    first, own = linkable_of(chosen, linker), encoder(start).folder if start else chosen.folder
-    check_uses(given_options(linker), first.uses | CrossEncoder.uses, f"a reranker of {model}")
-    split, _ = scoring.folds_of(definition, files, split, folds, graph)
-    loaded = scoring.training_folds(definition, files, split, sorted(set(folds)), graph)
+    if asked.epochs is not None and asked.epochs < 1:
+        raise InputError(f"EPOCHS={asked.epochs}: expected a number of at least 1")
+    resolved = scoring.resolved(asked.protocol, definition)
+    chosen = encoder(asked.model, asked.ckpt)
+    first = linkable_of(chosen, asked.linker)
+    own = encoder(asked.start).folder if asked.start else chosen.folder
+    uses = first.uses | CrossEncoder.uses
+    check_uses(given_options(asked.linker), uses, f"a reranker of {asked.model}")
+    split, _ = scoring.folds_of(definition, asked.files, part)
+    loaded = scoring.training_folds(definition, asked.files, split, part)
     without = replace(resolved, train_names=False)
     tuned = []
-    for number, fold in zip(sorted(set(folds)) or range(len(loaded)), loaded, strict=True):
+    for number, fold in zip(sorted(set(part.folds)) or range(len(loaded)), loaded, strict=True):
         if not fold.splits.get("train"):
             raise InputError(f"{name}: no training mentions, which a reranker learns from")
         ready = scoring.ready(fold, "train", without)
@@ -120,29 +96,28 @@ def reranked_scores(
         LOG.info(f"{name}, fold {number}: " + ", ".join(f"{v:,} {k}" for k, v in counts.items()))
         settings = {"data.init_args.samples": samples, "data.init_args.tokenizer": own}
         settings |= {"model.init_args.encoder": own}
-        settings |= {"trainer.max_epochs": epochs} if epochs else {}
+        settings |= {"trainer.max_epochs": asked.epochs} if asked.epochs else {}
         export = train_export(
             f"fold {number}",
             CONFIG,
             settings,
-            work / f"result-{seed}.json",
-            seed=seed,
-            fresh=fresh,
-            args=args,
-            machine=machine,
+            work / f"result-{asked.seed}.json",
+            seed=asked.seed,
+            fresh=asked.fresh,
+            args=asked.args,
+            machine=asked.machine,
         )
-        tuned.append(Reranked(first, reranking_of(encoder("reranker", export), linker), "trained"))
-    about = model_of(model, chosen)
-    system = scoring.Tuned(about._replace(identity=tuned[0].identity), {}, tuned, seed)
-    shared: dict[str, Any] = {
-        "split": split,
-        "folds": folds,
-        "graph": graph,
-        "protocol": given,
-        "linker": linker,
-        "files": files,
-    }
-    return [
-        scoring.score_linker(name, model, ckpt=ckpt, **shared),
-        scoring.score_linker(name, tuned=system, **shared),
-    ]
+        reranking = reranking_of(encoder("reranker", export), asked.linker)
+        tuned.append(Reranked(first, reranking, "trained"))
+    about = model_of(asked.model, chosen)
+    system = scoring.Tuned(about._replace(identity=tuned[0].identity), {}, tuned, asked.seed)
+    evaluation = Evaluation(
+        task=name,
+        model=asked.model,
+        ckpt=asked.ckpt,
+        part=replace(part, split=split),
+        protocol=asked.protocol,
+        linker=asked.linker,
+        files=asked.files,
+    )
+    return [scoring.score_linker(evaluation), scoring.score_linker(evaluation, system)]

@@ -10,71 +10,46 @@ first as it is and then with dictionary back-off (an exact match comes before wh
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
 
 from benchmarks.linking import evaluate as scoring
-from benchmarks.options import Protocol
+from benchmarks.options import Evaluation, LinkerTuning
 from benchmarks.results import Result, model_of
 from core.artifact import read_manifest
 from core.dotted import imported
 from core.files import InputError, digest, read_json
 from core.settings import given_options
 from core.tracking import folder_name, runs_folder
-from datamodules.options import Files
 from datamodules.tasks.linking import linking_task
 from experiments.linkers import chosen_options, recipe_of, task_settings, train_export
-from experiments.machine import Machine
 from experiments.names import encoder
 from experiments.pretrain import trained_encoder
 from inference.load import linkable_of
-from inference.options import LinkerOptions, check_uses
+from inference.options import check_uses
 
 LOG = logging.getLogger(__name__)
 
 
-def finetuned_scores(
-    name: str,
-    model: str = "sapbert",
-    *,
-    ckpt: str | None = None,
-    split: str | None = None,
-    folds: Sequence[int] = (),
-    graph: Path | None = None,
-    protocol: Protocol | None = None,
-    linker: LinkerOptions | None = None,
-    files: Files | None = None,
-    profile: Literal["small", "paper"] = "small",
-    epochs: int | None = None,
-    seed: int = 0,
-    fresh: bool = False,
-    args: str = "",
-    options: Mapping[str, Any] | None = None,
-    machine: Machine | None = None,
-) -> list[list[Result]]:
+def finetuned_scores(asked: LinkerTuning) -> list[list[Result]]:
     """Fine-tune on every fold; the results of evaluation (benchmarks.linking.evaluate) without and
-    with back-off.
-
-    options: those of the paper's finetune.yaml, by name.  args: further words for LightningCLI.
-        Raises InputError.
-    """
+    with back-off. Raises InputError."""
+    name, part, linker, seed = asked.task, asked.part, asked.linker, asked.seed
     definition = linking_task(name)
-    if epochs is not None and epochs < 1:
-        raise InputError(f"EPOCHS={epochs}: expected a number of at least 1")
-    protocol, linker, files = protocol or Protocol(), linker or LinkerOptions(), files or Files()
-    chosen = trained_encoder(model, ckpt)
+    if asked.epochs is not None and asked.epochs < 1:
+        raise InputError(f"EPOCHS={asked.epochs}: expected a number of at least 1")
+    chosen = trained_encoder(asked.model, asked.ckpt)
     if chosen.paper:  # before the training; a folder of bare weights links nothing yet
-        check_uses(given_options(linker), linkable_of(chosen, linker).uses, f"the linker {model}")
+        uses = linkable_of(chosen, linker).uses
+        check_uses(given_options(linker), uses, f"the linker {asked.model}")
     path, recipe = recipe_of(chosen)
-    own, shown = chosen_options(recipe, options or {})
-    settings = task_settings(recipe, name, profile, epochs) | own
+    own, shown = chosen_options(recipe, asked.options)
+    settings = task_settings(recipe, name, asked.profile, asked.epochs) | own
     making = {
         k.removeprefix("build."): settings.pop(k) for k in list(settings) if k.startswith("build.")
     }
     making |= {
-        k: getattr(scoring.resolved(protocol, definition), k)
+        k: getattr(scoring.resolved(asked.protocol, definition), k)
         for k in recipe["finetune"].get("protocol", ())
     }
     if "pooling" in recipe["model"]["init_args"]:
@@ -85,9 +60,9 @@ def finetuned_scores(
         )
         settings["model.init_args.pooling"] = linker.pooling
     build, takes = imported(recipe["finetune"]["build"], "datamodules"), recipe["finetune"]["data"]
-    _, loaded = scoring.folds_of(definition, files, split, folds, graph)
+    _, loaded = scoring.folds_of(definition, asked.files, part)
     exports = []
-    for number, fold in zip(sorted(set(folds)) or range(len(loaded)), loaded, strict=True):
+    for number, fold in zip(sorted(set(part.folds)) or range(len(loaded)), loaded, strict=True):
         place = folder_name(name) + "-" + digest([str(fold.folder), chosen.identity])[:12]
         work = runs_folder() / "data" / "linking-finetune" / place
         made = build(str(fold.folder), chosen.folder, str(work / takes), seed=seed, **making)
@@ -101,28 +76,21 @@ def finetuned_scores(
             given,
             work / "result.json",
             seed=seed,
-            fresh=fresh,
-            args=args,
-            machine=machine,
+            fresh=asked.fresh,
+            args=asked.args,
+            machine=asked.machine,
         )
         exports.append(export)
-    tuned = [encoder(model, folder) for folder in exports]
+    tuned = [encoder(asked.model, folder) for folder in exports]
     linkers = [linkable_of(one, linker) for one in tuned]
-    start = model_of(model, chosen)
+    start = model_of(asked.model, chosen)
     system = scoring.Tuned(
         start._replace(identity=linkers[0].identity), {"finetuned": shown}, linkers, seed
     )
+    evaluation = Evaluation(
+        task=name, part=part, protocol=asked.protocol, linker=linker, files=asked.files
+    )
     return [
-        scoring.score_linker(
-            name,
-            split=split,
-            folds=folds,
-            backoff=backoff,
-            graph=graph,
-            protocol=protocol,
-            linker=linker,
-            files=files,
-            tuned=system,
-        )
+        scoring.score_linker(replace(evaluation, backoff=backoff), system)
         for backoff in (False, True)
     ]

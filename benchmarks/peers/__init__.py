@@ -33,6 +33,7 @@ from benchmarks.linking.ends import (
     result_of,
     write_predictions,
 )
+from benchmarks.options import Split
 from benchmarks.results import (
     OVERALL,
     STYLES,
@@ -53,6 +54,7 @@ from core.tracking import ROOT, folder_name, runs_folder
 from datamodules.blurb import sentence_starts
 from datamodules.options import Files
 from datamodules.tasks.linking import END_TO_END
+from experiments.machine import SeedTraining
 from experiments.names import NotTrained, encoder, is_task, trained
 from experiments.pretrain import pretrain
 from experiments.seeds import train_seeds
@@ -138,7 +140,7 @@ def train_missing(chains: Sequence[str], files: Files) -> None:
                 and not {model, folder_name(model)} & set(trained(task))
             ):
                 LOG.info(f"{word} is missing: it is fine-tuned first")
-                seed_results(train_seeds(task, model or None, files=files))
+                seed_results(train_seeds(SeedTraining(task=task, model=model or None, files=files)))
             elif word not in (*DETECTORS, "names") and not is_task(word):
                 try:
                     encoder(word)
@@ -295,7 +297,7 @@ def compare_peers(
     chains: Sequence[str] = (),
     peers: Sequence[str] = (),
     *,
-    split: str | None = None,
+    split: Split | None = None,
     graph: Path | None = None,
     nil: float | None = None,
     linker: LinkerOptions | None = None,

@@ -1,20 +1,16 @@
 """RUN=1: the results that a table's empty cells need, made before the table is: from the fields of
-what is measured to a call."""
+what is measured to a command."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
-from benchmarks.finetune import seed_results
-from benchmarks.linking.evaluate import score_linker
-from benchmarks.linking.tuning import finetuned_scores
-from benchmarks.options import Choices, Protocol
-from benchmarks.probing import score_probing
+from benchmarks.commands import Evaluate, Finetune, FinetuneLinker, Probe, Synonyms
+from benchmarks.options import Choices, Folds, Protocol, Split
 from benchmarks.results import label
-from benchmarks.synonyms import WORDS, samples_checksum, score_retrieval
+from benchmarks.synonyms import WORDS, samples_checksum
 from benchmarks.tables.measured import (
     BASELINES,
     System,
@@ -27,22 +23,17 @@ from benchmarks.tables.measured import (
 )
 from core.files import InputError
 from datamodules.options import Files
-from experiments.seeds import seeds_of, train_seeds
+from experiments.seeds import seeds_of
 from inference.options import LinkerOptions
 
 LOG = logging.getLogger(__name__)
 
 
 class Missing(NamedTuple):
-    """A result that is missing: what it is of, and the call that makes it."""
+    """A result that is missing: what it is of, and the command that makes it."""
 
     title: str
-    call: Callable[[], Any]
-
-
-def finetune(task: str, model: str, **settings: Any) -> None:
-    """Train an encoder on a task and save its results."""
-    seed_results(train_seeds(task, model, **settings))
+    command: Evaluate | Finetune | FinetuneLinker | Probe | Synonyms
 
 
 def fine_tunings(table: Table, choices: Choices, files: Files, seeds: str | None) -> list[Missing]:
@@ -55,10 +46,9 @@ def fine_tunings(table: Table, choices: Choices, files: Files, seeds: str | None
     return [
         Missing(
             f"finetune {task} {label(s.model, s.options)}",
-            partial(
-                finetune,
-                task,
-                s.model,
+            Finetune(
+                task=task,
+                model=s.model,
                 seeds=seeds,
                 profile=choices.profile or "small",
                 options=s.options,
@@ -89,8 +79,7 @@ def linkings(table: Table, choices: Choices, files: Files, seeds: str | None) ->
             own = dict(system.options)
             tuned, backoff = own.pop("finetuned", None), own.pop("backoff", False)
             common: dict[str, Any] = {
-                "split": choices.split or split,
-                "folds": choices.folds,
+                "part": Folds(split=choices.split or cast(Split, split), folds=choices.folds),
                 "files": files,
                 "protocol": Protocol(names=own.pop("names", "all")),
                 "linker": LinkerOptions(**own),
@@ -102,17 +91,15 @@ def linkings(table: Table, choices: Choices, files: Files, seeds: str | None) ->
             )
             if tuned is None:
                 title = f"evaluate {shown}{' + back-off' if backoff else ''}"
-                plan[title] = Missing(
-                    title, partial(score_linker, task, system.model, backoff=backoff, **common)
-                )
+                asked = Evaluate(task=task, model=system.model, backoff=backoff, **common)
+                plan[title] = Missing(title, asked)
                 continue
             # fine-tuning scores without and with back-off
             for seed in seeds_of(seeds) if seeds else [0]:
                 title = f"finetune {shown}, seed {seed}"
                 more = {"options": tuned, "seed": seed, "profile": choices.profile or "small"}
-                plan[title] = Missing(
-                    title, partial(finetuned_scores, task, system.model, **common, **more)
-                )
+                tuning = FinetuneLinker(task=task, model=system.model, **common, **more)
+                plan[title] = Missing(title, tuning)
     return list(plan.values())
 
 
@@ -124,10 +111,8 @@ def retrievals(table: Table, choices: Choices, files: Files, seeds: str | None) 
         model = f"{s.model}:{s.options['unit']}" if s.model in WORDS else s.model
         own = {k: v for k, v in s.options.items() if k != "unit"}
         if not s.select_results(found):
-            call = partial(
-                score_retrieval, model, samples=choices.samples, linker=LinkerOptions(**own)
-            )
-            plan.append(Missing(f"synonyms {label(s.model, s.options)}", call))
+            asked = Synonyms(model=model, samples=choices.samples, **own)
+            plan.append(Missing(f"synonyms {label(s.model, s.options)}", asked))
     return plan
 
 
@@ -141,7 +126,7 @@ def probings(table: Table, choices: Choices, files: Files, seeds: str | None) ->
     return [
         Missing(
             f"probe {label(s.model, s.options)}",
-            partial(score_probing, s.model, files=files, **how),
+            Probe(model=s.model, files=files, **how),
         )
         for s in systems(table)
         if not s.select_results(found)
@@ -158,7 +143,8 @@ PLANS: dict[str, Callable[[Table, Choices, Files, str | None], list[Missing]]] =
 
 
 def plan(table: Table, choices: Choices, files: Files, seeds: str | None = None) -> list[Missing]:
-    """A call for every measured cell without a score. Raises InputError for a table of counts."""
+    """A command for every measured cell without a score. Raises InputError for a table of
+    counts."""
     kind = table.get("kind", "scores")
     if kind not in PLANS:
         raise InputError(
@@ -179,7 +165,7 @@ def run_missing(
     for number, one in enumerate(every, start=1):
         LOG.info(f"[{number}/{len(every)}] {one.title}")
         try:
-            one.call()
+            one.command.run()
         except (InputError, SystemExit) as error:  # a training that failed has printed why
             LOG.error(f"not run: {one.title}: {error}")
             failed.append(one.title)

@@ -7,9 +7,10 @@ from typing import Any, Literal, get_args, get_origin
 
 import pytest
 
-from app import verbs
-from app.cli import NAMES, POSITIONS, arguments, main, owners_of
+from app.cli import arguments, load_verb, main, owners_of
 from app.unused import RULES
+from app.verbs import LINKER, VERBS
+from core.call import load_function
 from core.files import InputError
 from core.settings import Option, is_bool, is_list, options_of
 from inference.chain import Pipeline
@@ -18,7 +19,6 @@ from tests.fakes.graphs import graph
 
 #: what must be given beside the option that is tried; of verbs that need nothing: nothing
 NEEDED = {
-    "graph": ["info", "g"],
     "pretrain": ["kebiolm"],
     "finetune": ["NCBI"],
     "rerank": ["NCBI-EL", "--model", "minilm"],
@@ -85,14 +85,14 @@ def value_of(option: Option) -> str:
     return "1" if any("int" in name.lower() for name in names) else "x"
 
 
-FUNCTIONS = {name: getattr(verbs, name) for name in NAMES}
+FUNCTIONS = {name: load_verb(name) for name in VERBS}
 
 
 @pytest.mark.parametrize("verb", sorted(NEEDED))
 def test_an_option_of_another_verb_is_refused_and_placed(verb: str) -> None:
     present = options_of(FUNCTIONS[verb])
     if verb == "finetune":  # a linking task has options of its own
-        present = present | options_of(verbs.finetune_linker)
+        present = present | options_of(load_function(LINKER))
     foreign = {
         name: option
         for function in FUNCTIONS.values()
@@ -125,7 +125,7 @@ def test_each_option_of_each_rule_is_refused_where_it_has_no_use(verb: str) -> N
     assert set(RULES) == set(WITHOUT_USE)
     for rule in RULES[verb]:
         for name in rule.options:
-            if name in POSITIONS.get(verb, ()):
+            if name in VERBS[verb].positions:
                 continue
             said = [
                 unused(verb, words, name) for words in WITHOUT_USE[verb] if f"--{name}" not in words

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from app.cli import main
+from benchmarks.commands import Evaluate
 from benchmarks.linking.ends import (
     MEASURES,
     Place,
@@ -23,6 +24,7 @@ from benchmarks.linking.ends import (
     score_chain,
     tallies_of,
 )
+from benchmarks.options import Folds
 from benchmarks.results import stored
 from core.files import InputError
 from datamodules.linking import Dictionary, Mention
@@ -175,7 +177,7 @@ def test_every_text_of_a_split_is_scored(
                 handle.write("\n")
     with gzip.open(data / "medic_06Jul2012.txt.gz", "wt") as packed:
         packed.write("D1||Gout\nD2||Fever\nD3||Lumbago\n")
-    result = score_chain("NCBI-E2E", split="dev", files=Files(data=data))
+    result = score_chain(Evaluate(task="NCBI-E2E", part=Folds(split="dev"), files=Files(data=data)))
     counts = {measure: np.asarray(result.tallies[measure]).sum(0).tolist() for measure in MEASURES}
     assert (
         counts["f1"] == [2, 6, 2]
@@ -200,7 +202,9 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_chain_is_scored(data: Path, runs: Path) -> None:
-    result = score_chain("NCBI-E2E", split="dev", files=Files(data=data / "NCBI-EL"))
+    result = score_chain(
+        Evaluate(task="NCBI-E2E", part=Folds(split="dev"), files=Files(data=data / "NCBI-EL"))
+    )
     lines = [
         json.loads(line)
         for line in (Path(result.folder) / "predictions.jsonl").read_text().splitlines()
@@ -223,7 +227,9 @@ def test_a_chain_is_scored(data: Path, runs: Path) -> None:
     )
     assert sum(result.details["errors"].values()) == gold_ == result.protocol["gold"]
     assert result.details["errors"]["right"] == right
-    again = score_chain("NCBI-E2E", split="dev", files=Files(data=data / "NCBI-EL"))
+    again = score_chain(
+        Evaluate(task="NCBI-E2E", part=Folds(split="dev"), files=Files(data=data / "NCBI-EL"))
+    )
     assert (
         again.folder == result.folder
         and again.scores == result.scores

@@ -14,8 +14,9 @@ import yaml
 
 import experiments.seeds as module
 from app.cli import main
+from benchmarks.commands import Finetune
 from benchmarks.compare import compare
-from benchmarks.finetune import format_scores, seed_results
+from benchmarks.finetune import format_scores
 from benchmarks.results import SELECT, Result, grouped
 from core.files import InputError, read_json, write_json
 from core.tracking import ROOT
@@ -23,7 +24,7 @@ from datamodules.options import Files
 from datamodules.tasks import Tagged, save_task
 from datamodules.tasks.prepare import all_tasks
 from experiments.names import NotTrained, encoder, options, recipes
-from experiments.seeds import flags, grid_points, seeds_of, train_seeds
+from experiments.seeds import flags, grid_points, seeds_of
 from tests.fakes import bert, tasks
 from tests.fakes import results as fake
 
@@ -39,8 +40,8 @@ def finetune(
     name: str, data: Path, model: str, seeds: str | None = None, **more: Any
 ) -> list[Result]:
     args = "--data.init_args.batch_size 8 --model.init_args.lr 0.003"
-    runs = train_seeds(name, model, seeds=seeds, files=Files(data=data), **({"args": args} | more))
-    return seed_results(runs)
+    settings = {"args": args} | more
+    return Finetune(task=name, model=model, seeds=seeds, files=Files(data=data), **settings).run()
 
 
 def test_two_seeds_of_two_encoders_are_scored_tracked_and_compared(

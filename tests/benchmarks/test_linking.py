@@ -15,11 +15,12 @@ import torch
 from tokenizers.processors import TemplateProcessing
 
 from app.cli import main
+from benchmarks.commands import Evaluate
 from benchmarks.compare import compare
 from benchmarks.linking import evaluate as module
 from benchmarks.linking import scores as s
-from benchmarks.linking.evaluate import BASELINES, score_linker
-from benchmarks.options import Protocol
+from benchmarks.linking.evaluate import BASELINES
+from benchmarks.options import Folds, Protocol
 from benchmarks.results import differing, stored
 from core.files import InputError, read_json
 from datamodules.linking import Dictionary, Mention, load_linking
@@ -486,8 +487,11 @@ def run(name, data, model="tfidf", **given):
     """{label: result} of an evaluation, and the result of the linker itself."""
     fields = {f.name for f in dataclasses.fields(Protocol)}
     protocol = Protocol(**{k: given.pop(k) for k in list(given) if k in fields})
+    part = Folds(**{k: given.pop(k) for k in ("split", "folds", "graph") if k in given})
     files = Files(data=data / linking_task(name).dataset)
-    results = score_linker(name, model, protocol=protocol, files=files, **given)
+    results = Evaluate(
+        task=name, model=model, part=part, protocol=protocol, files=files, **given
+    ).run()
     return {r.label: r for r in results}, results[-1]
 
 
@@ -652,7 +656,7 @@ def test_what_evaluate_refuses(data, runs, capsys):
 def test_real_baselines(name, given, exact, tfidf, runs):
     results = {
         r.label: r
-        for r in score_linker(name, protocol=Protocol(**given), files=Files(mirror=[REAL]))
+        for r in Evaluate(task=name, protocol=Protocol(**given), files=Files(mirror=[REAL])).run()
     }
     assert 100 * results["exact"].value() == pytest.approx(exact, abs=0.01)
     assert 100 * results["tfidf"].value() == pytest.approx(tfidf, abs=0.05)

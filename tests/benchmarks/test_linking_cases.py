@@ -13,10 +13,11 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 
 from app.cli import main
 from benchmarks import tables
+from benchmarks.commands import Evaluate
 from benchmarks.linking.cases import Case, Run, cases, scored_run
-from benchmarks.linking.evaluate import folds_of, score_linker
+from benchmarks.linking.evaluate import folds_of
 from benchmarks.linking.sizes import linking_sizes
-from benchmarks.options import Choices, Protocol
+from benchmarks.options import Choices, Folds, Protocol
 from benchmarks.papers.genbioel import mention_similarity as similarity
 from benchmarks.results import Result
 from benchmarks.tables.measured import linked
@@ -34,8 +35,9 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return fakes.write(tmp_path_factory.mktemp("data"))
 
 
-def score(name: str, data: Path, model: str = "tfidf", protocol: Protocol | None = None) -> Result:
-    return score_linker(name, model, protocol=protocol, files=Files(data=data / name))[-1]
+def score(name: str, data: Path, model: str = "tfidf", protocol: Protocol = Protocol()) -> Result:
+    files = Files(data=data / name)
+    return Evaluate(task=name, model=model, protocol=protocol, files=files).run()[-1]
 
 
 def test_cases_count_each_wrong_mention_and_say_what_train_has(
@@ -132,7 +134,7 @@ def test_sizes_are_those_of_the_files(
 ) -> None:
     files = Files(data=data / "NCBI-EL")
     found = linking_sizes("NCBI-EL", files)
-    _, (fold,) = folds_of(linking_task("NCBI-EL"), files)
+    _, (fold,) = folds_of(linking_task("NCBI-EL"), files, Folds())
     assert found["names"] == len(set(fold.dictionary.names)) and found["concepts"] == len(
         set(fold.dictionary.ids)
     )

@@ -14,6 +14,7 @@ import pytest
 
 from app.cli import main
 from benchmarks import peers
+from benchmarks.commands import Evaluate
 from benchmarks.linking.ends import score_chain
 from benchmarks.results import stored
 from core.files import InputError
@@ -29,7 +30,7 @@ def data(tmp_path: Path) -> Path:
 
 
 def test_a_chain_in_a_process_scores_what_it_scores_here(data: Path, runs: Path) -> None:
-    (here,) = [score_chain(TASK, files=Files(data=data))]
+    (here,) = [score_chain(Evaluate(task=TASK, files=Files(data=data)))]
     annotated, (run, *_) = peers.compare_peers(
         TASK, ["dictionary"], ["phrases"], files=Files(data=data)
     )
@@ -167,7 +168,7 @@ def test_what_cannot_be_asked_for(
 def test_missing_models_are_trained_first(monkeypatch: pytest.MonkeyPatch, runs: Path) -> None:
     made: list[object] = []
     monkeypatch.setattr(peers, "seed_results", made.append)
-    monkeypatch.setattr(peers, "train_seeds", lambda task, model, files: (task, model))
+    monkeypatch.setattr(peers, "train_seeds", lambda asked: (asked.task, asked.model))
     monkeypatch.setattr(peers, "pretrain", made.append)
     peers.train_missing(
         ["dictionary", "NCBI/minilm + BC5-disease/minilm > names", "dictionary > sapbert"], Files()

@@ -14,6 +14,7 @@ from transformers import AutoTokenizer, BertForMaskedLM
 
 from app.cli import main
 from benchmarks import probing
+from benchmarks.commands import Probe
 from benchmarks.options import Choices
 from benchmarks.probing import (
     Guess,
@@ -25,7 +26,6 @@ from benchmarks.probing import (
     hits,
     never_guessed,
     sampled,
-    score_probing,
     scores_of,
     tallies,
     tallies_of,
@@ -278,5 +278,5 @@ def test_bad_input(
         assert main(["probe", *model, *words]) == 2, words
         assert message in capsys.readouterr().err
     with pytest.raises(InputError, match="no knowledge graph here"):
-        score_probing(tiny, graph=str(tmp_path))
+        Probe(model=tiny, graph=str(tmp_path)).run()
     assert stored("probing") == []

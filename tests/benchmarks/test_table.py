@@ -4,7 +4,6 @@ are made first."""
 from __future__ import annotations
 
 import csv
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,8 @@ from scipy.stats import ttest_1samp, ttest_rel
 
 from app.cli import main
 from benchmarks import tables
-from benchmarks.options import Choices, Protocol
+from benchmarks.commands import Finetune, FinetuneLinker, Probe, Synonyms
+from benchmarks.options import Choices, Folds
 from benchmarks.tables import missing
 from benchmarks.tables.cells import HEADS, Cell, as_csv, as_markdown, format_comparison
 from benchmarks.tables.measured import row_of
@@ -154,11 +154,6 @@ def titles(
     return [one.title for one in missing.plan(table, choices or Choices(), Files(), seeds)]
 
 
-def call(one: missing.Missing) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
-    assert isinstance(one.call, partial)
-    return f"{one.call.func.__module__}.{one.call.func.__name__}", one.call.args, one.call.keywords
-
-
 def test_missing_fine_tunings_are_made_first(
     runs: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -185,24 +180,21 @@ def test_missing_fine_tunings_are_made_first(
         "finetune cMedQANER hfl--chinese-bert-wwm",
         "finetune cMedQQ hfl--chinese-bert-wwm",
     ]
-    assert call(plan[1]) == (
-        "benchmarks.tables.missing.finetune",
-        ("cMedQANER", "smedbert"),
-        {
-            "seeds": "0,",
-            "profile": "small",
-            "options": {"hits": 0},
-            "files": Files(mirror=[Path("m")]),
-        },
+    assert plan[1].command == Finetune(
+        task="cMedQANER",
+        model="smedbert",
+        seeds="0,",
+        options={"hits": 0},
+        files=Files(mirror=[Path("m")]),
     )
     done: list[str] = []
 
-    def finetune(task: str, model: str, **_: Any) -> None:
-        done.append(task)
-        if model.startswith("hfl"):
+    def run(asked: Finetune) -> None:
+        done.append(asked.task)
+        if str(asked.model).startswith("hfl"):
             raise InputError("no such model")
 
-    monkeypatch.setattr(missing, "finetune", finetune)
+    monkeypatch.setattr(Finetune, "run", run)
     with caplog.at_level("INFO"):
         failed = missing.run_missing(table, Choices(), Files())
     # one that fails stops no other
@@ -239,19 +231,13 @@ def test_missing_linkers(runs: Path) -> None:
         ),
     ]
     one = missing.plan(table, choices, Files(), "4,5")[-1]
-    assert call(one) == (
-        "benchmarks.linking.tuning.finetuned_scores",
-        ("HPO-EL", "sapbert"),
-        {
-            "split": "test",
-            "folds": (),
-            "files": Files(),
-            "protocol": Protocol(),
-            "linker": LinkerOptions(pooling="cls"),
-            "options": {},
-            "seed": 5,
-            "profile": "paper",
-        },
+    assert one.command == FinetuneLinker(
+        task="HPO-EL",
+        model="sapbert",
+        part=Folds(split="test"),
+        linker=LinkerOptions(pooling="cls"),
+        seed=5,
+        profile="paper",
     )
     baselines = table | {"rows": table["rows"][:2]}  # type: ignore[index]
     assert titles(baselines, Choices(split="dev")) == [
@@ -278,34 +264,23 @@ def test_missing_retrievals_and_probings(runs: Path) -> None:
     }
     fake.retrieved("zh", {"D1": 0.5}, options={"pooling": "text"})
     plan = missing.plan(table, Choices(), Files())
-    assert [call(one)[1:] for one in plan] == [
-        (("sgns:char",), {"samples": None, "linker": LinkerOptions()}),
-        (
-            ("smedbert",),
-            {"samples": None, "linker": LinkerOptions(pooling="text", knowledge=False)},
-        ),
-        (("minilm",), {"samples": None, "linker": LinkerOptions(pooling="cls")}),
+    assert [one.command for one in plan] == [
+        Synonyms(model="sgns:char"),
+        Synonyms(model="smedbert", pooling="text", knowledge=False),
+        Synonyms(model="minilm", pooling="cls"),
     ]
     plan = missing.plan(
         tables.definition_of("kebiolm", "6"), Choices(graph="medlama", limit=9), Files()
     )
-    calls = {call(one)[1]: call(one)[2] for one in plan}
-    assert (
-        calls["minilm",] == {"files": Files(), "graph": "medlama", "limit": 9}
-        and ("emilyalsentzer/Bio_ClinicalBERT",) in calls
-    )
+    asked = {one.command.model: one.command for one in plan}
+    assert asked["minilm"] == Probe(model="minilm", graph="medlama", limit=9)
+    assert "emilyalsentzer/Bio_ClinicalBERT" in asked
 
 
 def test_every_tables_results_can_be_made(runs: Path) -> None:
-    """Each missing cell is a call that its function accepts."""
-    import inspect
-
+    """Each missing cell is a command whose options are accepted."""
     for file in sorted(tables.PAPERS.glob("*/table*.yaml")):
         own = tables.definition_of(file.parent.name, file.stem.removeprefix("table"))
         if own.get("kind", "scores") not in missing.PLANS:
             continue
-        plan = missing.plan(own, Choices(), Files())
-        assert plan, file
-        for one in plan:
-            assert isinstance(one.call, partial)
-            inspect.signature(one.call.func).bind(*one.call.args, **one.call.keywords)
+        assert missing.plan(own, Choices(), Files()), file

@@ -103,10 +103,10 @@ def test_a_stage_of_a_pipeline_is_the_command(tmp_path: Path) -> None:
     assert call.command_words("a.b:c", ["g"]) == ["-m", "core.call", "a.b:c", "g"]
     assert call.command_words("experiments.run", ["x"]) == ["-m", "experiments.run", "x"]
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "core.call", "graph", "info"],
+        [sys.executable, "-P", "-m", "core.call", "graph", "inf"],
         cwd=tmp_path,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
     )
-    assert done.returncode == 2 and done.stderr.startswith("error: no command 'graph info'")
+    assert done.returncode == 2 and done.stderr.startswith("error: no command 'graph inf'")

@@ -13,9 +13,8 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.finetune import seed_results
+from benchmarks.commands import Finetune
 from datamodules.options import Files
-from experiments import seeds
 from experiments.pretrain import commands, pipeline_of
 from kg.graph import KnowledgeGraph
 from models.ernie import ERNIEEncoder
@@ -145,11 +144,9 @@ def test_an_export_is_fine_tuned_with_linked_mentions(
     linked = {}
     for name, options in {"all": {}, "none": {"hits": 0}}.items():
         seen.clear()
-        (result,) = seed_results(
-            seeds.train_seeds(
-                "cMedQANER", paper, files=Files(data=task), args=args, options=options
-            )
-        )
+        (result,) = Finetune(
+            task="cMedQANER", model=paper, files=Files(data=task), args=args, options=options
+        ).run()
         linked[name] = sum(seen)
         assert result.label == (paper if name == "all" else f"{paper} HITS=0")
     # two mentions a sentence; training, selection, test

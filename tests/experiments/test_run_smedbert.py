@@ -20,7 +20,7 @@ import torch
 import yaml
 from torch import Tensor
 
-from benchmarks.finetune import seed_results
+from benchmarks.commands import Finetune
 from benchmarks.papers.smedbert import figures
 from benchmarks.papers.smedbert.diagnosis import diagnosed, measures
 from core.arrays import read_table
@@ -330,11 +330,9 @@ def test_an_export_is_fine_tuned_with_linked_mentions(
     results, linked, width = {}, {}, {}
     for name, options in {"all": {}, "half": {"hits": 0.5, "k": 3}, "none": {"hits": 0}}.items():
         seen.clear()
-        (results[name],) = seed_results(
-            seeds.train_seeds(
-                "cMedQANER", "smedbert", files=Files(data=task), args=args, options=options
-            )
-        )
+        (results[name],) = Finetune(
+            task="cMedQANER", model="smedbert", files=Files(data=task), args=args, options=options
+        ).run()
         linked[name] = sum(len(m.span) for m in seen)
         width[name] = {m.neighbours.shape[1] for m in seen}
     # training, selection once (its only epoch is the best), test; two mentions a sentence

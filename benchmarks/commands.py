@@ -1,0 +1,372 @@
+"""Commands that score: fine-tuning, linking, probing, comparisons and tables.
+
+A command is a record: its fields are the options, its docstring is their help, `run` returns the
+results and `show` prints them. Importing them loads no model library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from benchmarks.options import Choices, Evaluation, LinkerTuning, Probing, Reranking
+from datamodules.options import Files
+from experiments.machine import SeedTraining
+from inference.options import LinkerOptions
+
+if TYPE_CHECKING:
+    from benchmarks.linking.ends import Annotated
+    from benchmarks.peers import Run
+    from benchmarks.results import Result
+
+Profile = Literal["small", "paper"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finetune(SeedTraining):
+    """Fine-tune an encoder on a task and score it, or a linker on a linking task (see the end).
+
+    Examples:
+      make finetune TASK=cMedQANER
+      kepl finetune NCBI --model minilm --seeds 3 --mirror downloads/
+      kepl finetune AAP-EL --model sapbert --folds 0 --mirror downloads/
+    """
+
+    def run(self) -> list[Result]:
+        from benchmarks.finetune import seed_results
+        from experiments.seeds import train_seeds
+
+        return seed_results(train_seeds(self))
+
+    def show(self, results: list[Result]) -> str:
+        from benchmarks.finetune import format_scores
+
+        return format_scores(results)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinetuneLinker(LinkerTuning):
+    """Fine-tune a linker on a linking task and score it, without and with dictionary back-off."""
+
+    def run(self) -> list[list[Result]]:
+        from benchmarks.linking.tuning import finetuned_scores
+
+        return finetuned_scores(self)
+
+    def show(self, results: list[list[Result]]) -> str:
+        return show_linkers(results)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rerank(Reranking):
+    """Train a cross-encoder that ranks a linker's candidates again, on a linking task's training
+    mentions, and score it.
+
+    Examples:
+      make rerank TASK=NCBI-EL MODEL=sapbert SPLIT=dev MIRROR=downloads/
+      kepl rerank NCBI-EL --model sapbert --start minilm --seed 1 --mirror downloads/
+    """
+
+    def run(self) -> list[list[Result]]:
+        from benchmarks.linking.rerank import reranked_scores
+
+        return reranked_scores(self)
+
+    def show(self, results: list[list[Result]]) -> str:
+        return show_linkers(results)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluate(Evaluation):
+    """Score a linker on a linking task, beside exact match and TF-IDF; on an end-to-end task (-E2E)
+    a chain, detection included.
+
+    Examples:
+      make evaluate TASK=HPO-EL MODEL=sapbert
+      make evaluate TASK=NCBI-E2E CHAIN="NCBI/minilm > sapbert" MIRROR=downloads/
+      kepl evaluate NCBI-EL --model minilm --pooling mean --mirror downloads/
+    """
+
+    def run(self) -> list[Result]:
+        from datamodules.tasks.linking import END_TO_END
+
+        if self.task in END_TO_END:
+            from benchmarks.linking.ends import score_chain
+
+            return [score_chain(self)]
+        from benchmarks.linking.evaluate import score_linker
+
+        return score_linker(self)
+
+    def show(self, results: list[Result]) -> str:
+        from datamodules.tasks.linking import END_TO_END
+
+        if self.task in END_TO_END:
+            from benchmarks.linking.ends import format_chain_score
+
+            return format_chain_score(results[-1])
+        return show_linkers([results])
+
+
+def show_linkers(results: Sequence[list[Result]]) -> str:
+    """Scores of linkers, each beside both baselines."""
+    from benchmarks.linking.evaluate import format_scores
+
+    return "\n".join(format_scores(one) for one in results)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Peers:
+    """Chains of this project beside other people's linkers on an end-to-end task: scores, speed,
+    memory; one table.
+
+    What is missing is trained or installed first: taggers and encoders of the chains, peers in
+    environments of their own.
+
+    Args:
+        task: End-to-end task (-E2E).
+        chains: Our chains, separated by semicolons. Default: the dictionary; a tagger with names,
+            and with SapBERT.
+        peers: gilda, phrases (spaCy's PhraseMatcher), scispacy, scispacy-tagger, medcat. Default:
+            all.
+        split: Split to score. Default: test, or dev where there is no test.
+        graph: Folder of a graph that replaces the task's dictionary.
+        threshold: Least score of a linked mention of our chains. Default: every mention that has a
+            candidate is linked.
+
+    Examples:
+      make peers TASK=NCBI-E2E MIRROR=downloads/
+      make peers TASK=BC5CDR-disease-E2E SPLIT=dev MIRROR=downloads/
+      kepl peers NCBI-E2E --chains "dictionary; NCBI/minilm > sapbert" --peers gilda phrases
+    """
+
+    task: str
+    chains: str = ""
+    peers: Sequence[str] = ()
+    split: Literal["dev", "test"] | None = None
+    graph: Path | None = None
+    threshold: float | None = None
+    linker: LinkerOptions = LinkerOptions()
+    files: Files = Files()
+
+    def run(self) -> tuple[Annotated, list[Run]]:
+        from benchmarks.peers import compare_peers
+
+        return compare_peers(
+            self.task,
+            [chain.strip() for chain in self.chains.split(";") if chain.strip()],
+            self.peers,
+            split=self.split,
+            graph=self.graph,
+            nil=self.threshold,
+            linker=self.linker,
+            files=self.files,
+        )
+
+    def show(self, results: tuple[Annotated, list[Run]]) -> str:
+        from benchmarks.peers import format_comparison
+
+        return format_comparison(*results)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compare:
+    """Every system that was scored on a task, best first, with paired tests.
+
+    Args:
+        task: Task, linking task, or synonyms.
+        profile: Profile of fine-tuning.
+        base: System that all others are compared with. Default: the best.
+        samples: Folder of the samples of synonym retrieval. Default: those of the newest score.
+        split: Split of a linking task. Default: that of the newest score.
+    """
+
+    task: str
+    profile: Profile = "small"
+    base: str | None = None
+    samples: Path | None = None
+    split: Literal["dev", "test"] | None = None
+
+    def run(self) -> str:
+        from benchmarks.compare import compare
+
+        return compare(self.task, self.profile, self.base, self.samples, self.split)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cases:
+    """What a scored linker gets wrong, most frequent first; all cases go to cases.csv.
+
+    Args:
+        task: Linking task.
+        of: Label or folder of a result. Default: the newest.
+        split: Split of the result.
+        top: Cases to print.
+        folds: Folds of the result.
+        graph: Folder of a graph that was the dictionary.
+    """
+
+    task: str
+    of: str | None = None
+    split: Literal["dev", "test"] | None = None
+    top: int = 20
+    folds: Sequence[int] = ()
+    graph: Path | None = None
+    files: Files = Files()
+
+    def run(self) -> str:
+        from benchmarks.linking.cases import scored_run, write_cases
+
+        run = scored_run(self.task, self.of, self.split, self.folds, self.graph, self.files)
+        return write_cases(run, self.top)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Synonyms:
+    """Which of 20 names means the same (SMedBERT, Table 1), by an encoder or by word vectors.
+
+    Args:
+        model: Encoder, or word vectors: sgns:char, sgns:word, glove:char, glove:word.
+        ckpt: Folder of one exact run of the encoder.
+        samples: Folder of `kepl data synonyms build`. Default: that of make pretrain-smedbert.
+        linked_text: Text that word vectors are trained on and whose mentions are counted. Default:
+            beside the samples.
+        frequent: Dataset-3 has the pairs of which one side is mentioned at most so often.
+        seed: Seed of word vectors.
+        pooling: Vector of a name. Default: text.
+        similarity: Similarity of two vectors.
+        max_length: Tokens of a name (default 25).
+        precision: Arithmetic of the model.
+        knowledge: Whether an encoder that reads linked mentions gets them.
+        device: cpu or cuda.
+    """
+
+    model: str = "zh"
+    ckpt: str | None = None
+    samples: Path | None = None
+    linked_text: Path | None = None
+    frequent: int = 200
+    seed: int = 0
+    pooling: Literal["cls", "mean", "text"] | None = None
+    similarity: Literal["cosine", "dot"] = "cosine"
+    max_length: int | None = None
+    precision: Literal["fp32", "bf16"] = "fp32"
+    knowledge: bool = True
+    device: str = "cpu"
+
+    def run(self) -> Result:
+        from benchmarks.synonyms import score_retrieval
+
+        options = LinkerOptions(
+            pooling=self.pooling,
+            similarity=self.similarity,
+            max_length=self.max_length,
+            precision=self.precision,
+            knowledge=self.knowledge,
+            device=self.device,
+        )
+        return score_retrieval(
+            self.model,
+            ckpt=self.ckpt,
+            samples=self.samples,
+            linked_text=self.linked_text,
+            frequent=self.frequent,
+            seed=self.seed,
+            linker=options,
+        )
+
+    def show(self, result: Result) -> str:
+        from benchmarks.synonyms import format_retrieval
+
+        return format_retrieval(result)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Probe(Probing):
+    """Fill-in queries of a graph's triples, answered by a masked language model (KeBioLM, Tables 5
+    to 7).
+    """
+
+    def run(self) -> Result:
+        from benchmarks.probing import score_probing
+
+        return score_probing(self)
+
+    def show(self, result: Result) -> str:
+        from benchmarks.probing import format_probing
+
+        return format_probing(result)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Overlap:
+    """Annotated mentions of NER and relation sets that a graph has a name for.
+
+    Args:
+        task: Tasks. Default: all of NER and relations.
+        graph: hpo, or a folder of a graph (default hpo).
+        model: A KeBioLM whose entities are counted, instead of a graph's.
+        ckpt: Folder of one exact run of it.
+    """
+
+    task: Sequence[str] = ()
+    graph: str | None = None
+    model: str | None = None
+    ckpt: str | None = None
+    files: Files = Files()
+
+    def run(self) -> str:
+        from benchmarks.overlap import format_overlaps, overlaps
+
+        found = overlaps(self.task, self.graph, self.model, self.ckpt, self.files)
+        return format_overlaps(*found)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counts:
+    """Sizes of every available split, beside the papers'.
+
+    Args:
+        task: Tasks. Default: all.
+    """
+
+    task: Sequence[str] = ()
+    files: Files = Files()
+
+    def run(self) -> str:
+        from benchmarks.counts import count_rows, counts_table
+        from datamodules.sources import fetched, place
+        from datamodules.tasks.prepare import all_tasks, find_task
+
+        chosen = [find_task(name) for name in self.task] or list(all_tasks().values())
+        rows = count_rows(lambda d: fetched(d.dataset, place(), self.files.mirror), chosen)
+        return counts_table(rows)
+
+
+def table(
+    paper: str,
+    table: str,
+    out: Path | None = None,
+    run: bool = False,
+    seeds: str | None = None,
+    fresh: bool = False,
+    *,
+    choices: Choices,
+    files: Files,
+) -> str:
+    """A paper's table, reported beside measured; as Markdown and CSV.
+
+    Args:
+        paper: Paper whose table it is.
+        table: Number of the table.
+        out: Folder for the files. Default: runs/tables.
+        run: First make the results that are missing; each prints how long it takes.
+        seeds: Seeds of the missing fine-tunings.
+        fresh: Replace existing files that this command did not write.
+    """
+    from benchmarks.tables import write_table
+
+    text, paths = write_table(paper, table, choices, files, out, run, seeds, fresh)
+    return f"{text}\n\nwritten to {paths[0]} and {paths[1].name}"

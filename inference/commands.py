@@ -1,0 +1,441 @@
+"""Commands that use models on text: link, predict, embed.
+
+A command is a record: its fields are the options, its docstring is their help, `run` does it.
+Importing them loads no model library.
+"""
+
+from __future__ import annotations
+
+import json as jsons
+import logging
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+from core.files import InputError, descriptor_of, digest, limit_documents, lines, lines_of
+from core.outputs import Output, check_ending
+from core.settings import given_options
+from core.stopping import keeping
+from datamodules.options import Files
+from inference.options import LinkerOptions, Matching, Work, check_device
+
+Format = Literal["jsonl", "text", "pubtator", "pubmed", "bioc", "biocjson"]
+OutFormat = Literal["jsonl", "pubtator", "bioc", "biocjson"]
+LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Link:
+    """Find the entities of a graph in text. Without --text and --input, the lines of standard input
+    are texts.
+
+    Args:
+        graph: Folder of a graph (kepl graph build).
+        chain: What detects mentions, finds candidates and ranks them again; see the end.
+        text: One text.
+        input: Files or folders with JSON lines, plain text (a document a line), PubTator, PubMed
+            XML or BioC.
+        output: File for the result of --input; a killed run is resumed by the same command.
+        nil: Least score of a linked mention. Default: every mention that has a candidate is linked.
+        top: Candidates that are kept for each mention.
+        types: Only mentions of these types, as the graph (or the detector) calls them. Default:
+            all.
+        negation: Say of each mention whether the text denies it, and whether it is of a relative,
+            of the past or supposed, by ConText's English rules.
+        format: Format of --input. Default: by the file's name.
+        to: Format of --output. Default: by the file's name.
+        encoding: Encoding of text files.
+        empty: What happens with documents that have no text.
+        fresh: Start again instead of resuming.
+        max_document: MiB that one document or line of --input has at most, decompressed.
+        json: Print JSON lines.
+
+    Examples:
+      kepl link --graph graph --text "Marfan syndrome with arachnodactyly"
+      echo "Marfan syndrome" | kepl link --graph graph --json
+      kepl link --graph graph --input notes/ --output links.jsonl --workers 8
+      kepl link --graph graph --input notes/ --output links.jsonl --types disease phenotype
+      kepl link --graph graph --input notes/ --output o.jsonl --chain "dictionary > sapbert"
+    """
+
+    graph: Path
+    chain: str = "dictionary"
+    text: str | None = None
+    input: Sequence[Path] = ()
+    output: Path | None = None
+    nil: float | None = None
+    top: int = 5
+    types: Sequence[str] = ()
+    negation: bool = False
+    format: Format | None = None
+    to: OutFormat | None = None
+    encoding: str = "utf-8"
+    empty: Literal["error", "skip"] = "error"
+    fresh: bool = False
+    max_document: int = 16
+    json: bool = False
+    linker: LinkerOptions = LinkerOptions()
+    matching: Matching = Matching()
+    work: Work = Work()
+
+    def run(self) -> None:
+        from inference.chain import Pipeline
+        from inference.stream import format_of, link_files
+
+        limit_documents(self.max_document)
+        if self.text is not None and self.input:
+            raise InputError("--text and --input: expected one of the two")
+        if bool(self.input) != bool(self.output):
+            raise InputError(
+                "--input and --output go together; the answer to --text goes to standard output"
+            )
+        if self.output:
+            format_of(self.output, self.to)
+            # folders among them, or no files at all
+            models = [step.strip() for step in re.split("[>+]", self.chain) if "/" in step]
+            Output(self.output, [*self.input, self.graph, *models])
+        pipeline = Pipeline(
+            self.graph,
+            self.chain,
+            self.nil,
+            self.top,
+            self.work,
+            self.types,
+            self.negation,
+            self.matching,
+            **given_options(self.linker),
+        )
+        left_out: Counter[str] = Counter()
+        if self.input and self.output:
+            counts = link_files(
+                pipeline,
+                self.input,
+                self.output,
+                input_format=self.format,
+                output_format=self.to,
+                encoding=self.encoding,
+                empty=self.empty,
+                fresh=self.fresh,
+                report=LOG.info,
+                left_out=left_out,
+                work=self.work,
+            )
+            shown = (
+                f"{self.output}: {counts.documents:,} documents, {counts.mentions:,} mentions,"
+                f" {counts.linked:,} linked"
+            )
+            _print_counts(
+                {"output": str(self.output)} | counts._asdict(), shown, left_out, self.json
+            )
+            return
+        _answer(self.text, pipeline.link, partial(_print_linked, json=self.json))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Predict:
+    r"""What a fine-tuned model finds in new text: entities, relations, classes of two texts, ranked
+    answers.
+
+    Without --text, --input and --task, the lines of standard input are texts.
+
+    Args:
+        model: Fine-tuned model: TASK/encoder (the newest run at default settings),
+            TASK/encoder@<hash>-seed<k>, or a folder.
+        text: One text.
+        input: Files or folders with JSON lines, plain text, PubTator, PubMed XML or BioC; pairs and
+            answers as JSON lines.
+        output: File for the result of --input or --task; a killed run is resumed by the same
+            command.
+        task: Task whose --split is read instead, with the words of its files.
+        split: Split of --task.
+        tagger: For relations in text without entities, the fine-tuned taggers that find them.
+        format: Format of --input. Default: by the file's name.
+        to: Format of --output. Default: by the file's name.
+        encoding: Encoding of text files.
+        empty: What happens with documents that have no text.
+        fresh: Start again instead of resuming.
+        max_document: MiB that one document or line of --input has at most, decompressed.
+        json: Print JSON lines.
+        device: cpu or cuda.
+        precision: Arithmetic of the model.
+
+    Examples:
+      kepl predict --model NCBI/minilm --text "Marfan syndrome with a dislocated lens"
+      kepl predict --model NCBI/minilm --input notes/ --output entities.jsonl
+      kepl predict --model NCBI/minilm --task NCBI --split test --output test.jsonl
+      kepl predict --model ChemProt/minilm --tagger BC5-chem/minilm BC2GM/minilm \
+        --input notes/ --output relations.jsonl
+    """
+
+    model: str
+    text: str | None = None
+    input: Sequence[Path] = ()
+    output: Path | None = None
+    task: str | None = None
+    split: Literal["train", "dev", "test"] = "test"
+    tagger: Sequence[str] = ()
+    format: Format | None = None
+    to: OutFormat | None = None
+    encoding: str = "utf-8"
+    empty: Literal["error", "skip"] = "error"
+    fresh: bool = False
+    max_document: int = 16
+    json: bool = False
+    device: str = "cpu"
+    precision: Literal["fp32", "bf16"] = "fp32"
+    files: Files = Files()
+    work: Work = Work()
+
+    def run(self) -> None:
+        from experiments.names import finetuned
+
+        limit_documents(self.max_document)
+        check_device(self.device)
+        if sum(map(bool, (self.text is not None, self.input, self.task))) > 1:
+            raise InputError("--text, --input and --task: expected one of the three")
+        if bool(self.input or self.task) != bool(self.output):
+            raise InputError(
+                "--input and --task go together with --output; the answer to --text goes to"
+                " standard output"
+            )
+        folders = [finetuned(name).folder for name in (self.model, *self.tagger)]
+        from inference.stream import format_of, predict_files, predict_task
+        from inference.taggers import Tagger, load_tagger
+
+        if self.output:
+            format_of(self.output, self.to)
+            Output(self.output, [*self.input, *folders])
+        own = load_tagger(self.model, device=self.device, precision=self.precision)
+        left_out: Counter[str] = Counter()
+        if self.output:
+            if self.task and self.to not in (None, "jsonl"):
+                raise InputError(
+                    f"--to {self.to}: the predictions for a task's examples are JSON lines"
+                )
+            if self.task:
+                from datamodules.tasks.prepare import split_examples
+
+                counts = predict_task(
+                    own,
+                    split_examples(self.task, self.split, self.files),
+                    self.output,
+                    fresh=self.fresh,
+                    report=LOG.info,
+                )
+            else:
+                loaded = [
+                    load_tagger(name, device=self.device, precision=self.precision)
+                    for name in self.tagger
+                ]
+                taggers = [one for one in loaded if isinstance(one, Tagger)]
+                if len(taggers) < len(self.tagger):
+                    raise InputError(
+                        f"TAGGER={' '.join(self.tagger)}: expected fine-tuned taggers of entities"
+                    )
+                counts = predict_files(
+                    own,
+                    self.input,
+                    self.output,
+                    taggers=taggers,
+                    input_format=self.format,
+                    output_format=self.to,
+                    encoding=self.encoding,
+                    empty=self.empty,
+                    fresh=self.fresh,
+                    report=LOG.info,
+                    left_out=left_out,
+                    work=self.work,
+                )
+            shown = (
+                f"{self.output}: {counts.documents:,} documents, {counts.mentions:,} mentions,"
+                f" {counts.relations:,} relations"
+            )
+            _print_counts(
+                {"output": str(self.output)} | counts._asdict(), shown, left_out, self.json
+            )
+            return
+        if not isinstance(own, Tagger):
+            raise InputError(
+                f"MODEL={self.model}: a model of {own.kind}; give it files: --input FILE --output"
+                " FILE"
+            )
+        _answer(self.text, own.predict, partial(_print_spans, json=self.json))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Embed:
+    """Vectors of names or short texts. Without --text and --input, the lines of standard input are
+    texts.
+
+    Args:
+        model: Encoder: a paper, paper/stem, minilm, a folder or a hub name.
+        text: One text.
+        input: File with a text on each line.
+        output: Safetensors file: vectors (n, H), a row for each line, also for a blank one.
+        pooling: Vector of a text. Default: the model's own.
+        max_length: Tokens of a text.
+        device: cpu or cuda.
+        fresh: Replace an existing file.
+        json: Print JSON lines instead of writing a file.
+
+    Examples:
+      kepl embed --model sapbert --text "heart attack" --json
+      kepl embed --model minilm --pooling mean --input names.txt --output vectors.safetensors
+    """
+
+    model: str
+    text: str | None = None
+    input: Path | None = None
+    output: Path | None = None
+    pooling: Literal["cls", "mean", "text"] | None = None
+    max_length: int = 25
+    device: str = "cpu"
+    fresh: bool = False
+    json: bool = False
+
+    def run(self) -> None:
+        from experiments.names import encoder
+
+        if bool(self.output) == self.json:
+            raise InputError("--output FILE or --json: expected one of the two")
+        chosen = encoder(self.model)
+        if self.output is not None:
+            check_ending(self.output, (".safetensors",))
+            target = Output(
+                self.output, [path for path in (self.input, Path(self.model)) if path is not None]
+            )
+        texts = list(iterate_texts(self.text, self.input))
+        from inference.encoders import embedder
+
+        own = embedder(
+            chosen,
+            LinkerOptions(pooling=self.pooling, max_length=self.max_length, device=self.device),
+        )
+        if self.output is None:
+            for one, vector in zip(texts, own(texts).tolist(), strict=True):
+                print(
+                    jsons.dumps(
+                        {"text": one, "vector": [round(v, 6) for v in vector]}, ensure_ascii=False
+                    )
+                )
+            return
+        from safetensors.torch import save
+
+        settings = {name: str(value) for name, value in own.settings.items()}
+        made_of = settings | {"texts": digest(texts)}
+        facts = target.finished(made_of, self.fresh)
+        if facts is None:
+            vectors = own(texts)
+            facts = {"vectors": len(texts), "size": vectors.shape[1]}
+            with target.written(made_of, facts, "wb") as handle:
+                handle.write(save({"vectors": vectors.contiguous()}, metadata=settings))
+        else:
+            LOG.info(f"{self.output}: already complete; --fresh makes it again")
+        print(f"{self.output}: {facts['vectors']:,} vectors of {facts['size']} by {chosen.name}")
+
+
+def _print_spans(number: int, one: str, spans: Sequence[Any], json: bool) -> None:
+    """Print a text and its entities, or one JSON line of them."""
+    mentions = [
+        {"start": s.start, "end": s.end, "text": s.text, "type": s.type, "score": s.score}
+        for s in spans
+    ]
+    if json:
+        print(
+            jsons.dumps({"id": str(number), "text": one, "mentions": mentions}, ensure_ascii=False)
+        )
+        return
+    print(one)
+    for s in spans:
+        print(f"  {s.start:>5}-{s.end:<5} {s.text!r:<30} {s.type}  {s.score:.3f}")
+
+
+def _print_linked(number: int, own: str, mentions: Sequence[Any], json: bool) -> None:
+    """Print a text and its mentions, or one JSON line of them."""
+    from inference.attributes import NOT, describe_in_words
+    from inference.chain import as_record
+
+    if json:
+        print(
+            jsons.dumps(
+                {"id": str(number), "text": own, "mentions": [as_record(m) for m in mentions]},
+                ensure_ascii=False,
+            )
+        )
+        return
+    print(own)
+    for m in mentions:
+        meant = "NIL" if m.entity is None else f"{m.entity}  {m.name}"
+        score = "" if m.score is None else f"  {m.score:.3f}"
+        shown = "".join(
+            f"  [{attribute}]" for attribute in describe_in_words(as_record(m)) if attribute != NOT
+        )
+        print(
+            f"  {m.start:>5}-{m.end:<5} {m.text!r:<30}"
+            f" {'not ' if m.negated else ''}{meant}{score}{shown}"
+        )
+
+
+def _answer(
+    text: str | None,
+    find: Callable[[list[str]], list[list[Any]]],
+    show: Callable[[int, str, list[Any]], None],
+) -> None:
+    """show(number, text, what `find` returns for it) for --text or each line of standard input, a
+    batch at a time; what is printed of a batch is not held back."""
+    from inference.detectors import BATCH
+    from inference.stream import batches
+
+    number = 0
+    with keeping(lambda: "what is printed is complete; the rest of the input is not read"):
+        for batch in batches(iterate_texts(text), BATCH):
+            for own, found in zip(batch, find(batch), strict=True):
+                show(number, own, found)
+                number += 1
+            sys.stdout.flush()
+
+
+def _print_counts(record: dict[str, Any], shown: str, left_out: Counter[str], json: bool) -> None:
+    """Print what a file holds, and what of the input is not in it."""
+    lost = {reason: count for reason, count in left_out.items() if count}
+    if record["output"] == "-" or descriptor_of(record["output"]) == 1:  # the records are there
+        LOG.info(shown)
+        return
+    if json:
+        print(jsons.dumps(record | ({"left_out": lost} if lost else {})))
+        return
+    print(shown)
+    for reason, count in lost.items():
+        print(f"left out: {count:,} {reason}")
+
+
+def iterate_texts(text: str | None, file: Path | None = None) -> Iterator[str]:
+    """One text, a file's lines, or those of standard input as they come, blank ones included.
+
+    Raises InputError for a line that is not UTF-8, or too long, and where there is none.
+    """
+    if text is not None:
+        yield text
+        return
+    if file is None and sys.stdin is None:
+        raise InputError(
+            "standard input is closed; give --text, --input, or lines on standard input"
+        )
+    found = (
+        lines_of(sys.stdin.buffer, "standard input")
+        if file is None or str(file) == "-"
+        else lines(file)
+    )
+    empty = True
+    for _, line in found:
+        empty = False
+        yield line
+    if empty:
+        raise InputError(
+            f"{file or 'standard input'}: no text; give --text, --input, or lines on standard input"
+        )
