@@ -252,16 +252,14 @@ def general_help() -> str:
 
 def verb_help(verb: str, words: Sequence[str]) -> str:
     command, _, extra = resolve(verb, [*words, "--help"])
-    about = command.function.__doc__ or ""
-    more = about.partition("Examples:")[2]
-    more = f"Examples:{more.rstrip()}" if more else ""
+    more = ""
     if {"chain", "chains"} & set(options_of(command.function)):
         more += f"\n\n{CHAINS}"
     if call.names_in(verb):
         more += f"\n\nMore commands (each with its own --help):\n{call.group_help(verb)}"
     text = help_text(
         f"kepl {verb}",
-        about.partition("Examples:")[0],
+        command.function.__doc__ or "",
         options_of(command.function, extra),
         command.positions,
         more,

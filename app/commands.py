@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from benchmarks.options import Choices
 from core.files import InputError
 from core.settings import given_options
 from datamodules.options import Files
@@ -348,3 +349,30 @@ def figures(paper: str) -> None:
     Args:
         paper: Paper whose figures they are.
     """
+
+
+def table(
+    paper: str,
+    table: str,
+    out: Path | None = None,
+    run: bool = False,
+    seeds: str | None = None,
+    fresh: bool = False,
+    *,
+    choices: Choices,
+    files: Files,
+) -> str:
+    """A paper's table, reported beside measured; as Markdown and CSV.
+
+    Args:
+        paper: Paper whose table it is.
+        table: Number of the table.
+        out: Folder for the files. Default: runs/tables.
+        run: First make the results that are missing; each prints how long it takes.
+        seeds: Seeds of the missing fine-tunings.
+        fresh: Replace existing files that this command did not write.
+    """
+    from benchmarks.tables import write_table
+
+    text, paths = write_table(paper, table, choices, files, out, run, seeds, fresh)
+    return f"{text}\n\nwritten to {paths[0]} and {paths[1].name}"

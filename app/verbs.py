@@ -40,7 +40,7 @@ GROUPS = {
             "benchmarks.commands:Compare", "every system scored on a task, best first", ("task",)
         ),
         "table": Command(
-            "benchmarks.commands:table",
+            "app.commands:table",
             "a paper's table, reported beside measured",
             ("paper", "table"),
         ),

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from benchmarks.options import Choices, Evaluation, LinkerTuning, Probing, Reranking
+from benchmarks.options import Evaluation, LinkerTuning, Probing, Reranking
 from datamodules.options import Files
 from experiments.machine import SeedTraining
 from inference.options import LinkerOptions
@@ -343,30 +343,3 @@ class Counts:
         chosen = [find_task(name) for name in self.task] or list(all_tasks().values())
         rows = count_rows(lambda d: fetched(d.dataset, place(), self.files.mirror), chosen)
         return counts_table(rows)
-
-
-def table(
-    paper: str,
-    table: str,
-    out: Path | None = None,
-    run: bool = False,
-    seeds: str | None = None,
-    fresh: bool = False,
-    *,
-    choices: Choices,
-    files: Files,
-) -> str:
-    """A paper's table, reported beside measured; as Markdown and CSV.
-
-    Args:
-        paper: Paper whose table it is.
-        table: Number of the table.
-        out: Folder for the files. Default: runs/tables.
-        run: First make the results that are missing; each prints how long it takes.
-        seeds: Seeds of the missing fine-tunings.
-        fresh: Replace existing files that this command did not write.
-    """
-    from benchmarks.tables import write_table
-
-    text, paths = write_table(paper, table, choices, files, out, run, seeds, fresh)
-    return f"{text}\n\nwritten to {paths[0]} and {paths[1].name}"

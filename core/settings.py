@@ -366,7 +366,9 @@ def help_text(
 ) -> str:
     """A command's help: each option with its meaning, its values and its default."""
     words = "".join(f" [{p.upper()}]" for p in positions)
-    about = inspect.cleandoc(about).partition("\nArgs:")[0].strip()
+    about, _, examples = inspect.cleandoc(about).partition("\nExamples:")
+    about = about.partition("\nArgs:")[0].strip()
+    examples = f"Examples:{examples.rstrip()}\n\n" if examples else ""
     lines = [f"usage: {what}{words} [--name value | NAME=value ...]", "", about, "", "settings:"]
     for option in options.values():
         head = f"  --{option.name.replace('_', '-')}"
@@ -382,7 +384,8 @@ def help_text(
         " its own."
     )
     lines.append(f"{'  --verbose, --quiet':<22}  Say more, or only errors, on standard error.")
-    return "\n".join([*lines, *(["", more.strip()] if more else [])])
+    more = (examples + more).strip()
+    return "\n".join([*lines, *(["", more] if more else [])])
 
 
 def parse(
