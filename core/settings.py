@@ -50,12 +50,13 @@ NEEDED = inspect.Parameter.empty  #: the default of an option without one
 
 
 class Option(NamedTuple):
-    """An option of a command."""
+    """An option of a command. heading: what the record of options that it belongs to is about."""
 
     name: str
     type: Any
     default: Any
     help: str
+    heading: str = ""
 
 
 class Parsed(NamedTuple):
@@ -125,11 +126,16 @@ def options_of(function: Callable[..., Any], extra: Sequence[Option] = ()) -> di
             for p in docstring_parser.parse(inspect.getdoc(part) or "").params
         }
         hints = get_type_hints(owner)
+        about = inspect.getdoc(owner) or ""
+        heading = (
+            "" if owner is function else " ".join(about.split()).partition(". ")[0].rstrip(".")
+        )
         for name, parameter in inspect.signature(owner).parameters.items():
             if owner is function and (name in groups or name in NO_OPTIONS):
                 continue
             default = parameter.default
-            found[name] = Option(name, hints[name], default, " ".join(told.get(name, "").split()))
+            help = " ".join(told.get(name, "").split())
+            found[name] = Option(name, hints[name], default, help, heading)
     return found | {option.name: option for option in extra}
 
 
@@ -368,9 +374,13 @@ def help_text(
     words = "".join(f" [{p.upper()}]" for p in positions)
     about, _, examples = inspect.cleandoc(about).partition("\nExamples:")
     about = about.partition("\nArgs:")[0].strip()
-    examples = f"Examples:{examples.rstrip()}\n\n" if examples else ""
+    examples = f"Examples:{examples.rstrip()}\n" if examples else ""
     lines = [f"usage: {what}{words} [--name value | NAME=value ...]", "", about, "", "settings:"]
+    heading = ""
     for option in options.values():
+        if option.heading != heading:
+            heading = option.heading
+            lines += ["", f"{heading}:" if heading else "of the model:"]
         head = f"  --{option.name.replace('_', '-')}"
         told = (
             f"{option.help.rstrip('.')}. Accepts"
@@ -379,6 +389,7 @@ def help_text(
         lines += textwrap.wrap(
             told, 118, initial_indent=f"{head:<22}  ", subsequent_indent=" " * 24
         )
+    lines += ["", "of every command:"]
     lines.append(
         f"{'  --config':<22}  YAML file of settings, name: value; those of the command line replace"
         " its own."

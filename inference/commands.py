@@ -22,10 +22,8 @@ from core.outputs import Output, check_ending
 from core.settings import given_options
 from core.stopping import keeping
 from datamodules.options import Files
-from inference.options import LinkerOptions, Matching, Work, check_device
+from inference.options import LinkerOptions, Matching, TextFiles, Work, check_device
 
-Format = Literal["jsonl", "text", "pubtator", "pubmed", "bioc", "biocjson"]
-OutFormat = Literal["jsonl", "pubtator", "bioc", "biocjson"]
 LOG = logging.getLogger(__name__)
 
 
@@ -47,12 +45,6 @@ class Link:
             all.
         negation: Say of each mention whether the text denies it, and whether it is of a relative,
             of the past or supposed, by ConText's English rules.
-        format: Format of --input. Default: by the file's name.
-        to: Format of --output. Default: by the file's name.
-        encoding: Encoding of text files.
-        empty: What happens with documents that have no text.
-        fresh: Start again instead of resuming.
-        max_document: MiB that one document or line of --input has at most, decompressed.
         json: Print JSON lines.
 
     Examples:
@@ -72,22 +64,17 @@ class Link:
     top: int = 5
     types: Sequence[str] = ()
     negation: bool = False
-    format: Format | None = None
-    to: OutFormat | None = None
-    encoding: str = "utf-8"
-    empty: Literal["error", "skip"] = "error"
-    fresh: bool = False
-    max_document: int = 16
     json: bool = False
-    linker: LinkerOptions = LinkerOptions()
     matching: Matching = Matching()
+    linker: LinkerOptions = LinkerOptions()
+    reading: TextFiles = TextFiles()
     work: Work = Work()
 
     def run(self) -> None:
         from inference.chain import Pipeline
         from inference.stream import format_of, link_files
 
-        limit_documents(self.max_document)
+        limit_documents(self.reading.max_document)
         if self.text is not None and self.input:
             raise InputError("--text and --input: expected one of the two")
         if bool(self.input) != bool(self.output):
@@ -95,7 +82,7 @@ class Link:
                 "--input and --output go together; the answer to --text goes to standard output"
             )
         if self.output:
-            format_of(self.output, self.to)
+            format_of(self.output, self.reading.to)
             # folders among them, or no files at all
             models = [step.strip() for step in re.split("[>+]", self.chain) if "/" in step]
             Output(self.output, [*self.input, self.graph, *models])
@@ -116,11 +103,7 @@ class Link:
                 pipeline,
                 self.input,
                 self.output,
-                input_format=self.format,
-                output_format=self.to,
-                encoding=self.encoding,
-                empty=self.empty,
-                fresh=self.fresh,
+                self.reading,
                 report=LOG.info,
                 left_out=left_out,
                 work=self.work,
@@ -154,12 +137,6 @@ class Predict:
         task: Task whose --split is read instead, with the words of its files.
         split: Split of --task.
         tagger: For relations in text without entities, the fine-tuned taggers that find them.
-        format: Format of --input. Default: by the file's name.
-        to: Format of --output. Default: by the file's name.
-        encoding: Encoding of text files.
-        empty: What happens with documents that have no text.
-        fresh: Start again instead of resuming.
-        max_document: MiB that one document or line of --input has at most, decompressed.
         json: Print JSON lines.
         device: cpu or cuda.
         precision: Arithmetic of the model.
@@ -179,22 +156,17 @@ class Predict:
     task: str | None = None
     split: Literal["train", "dev", "test"] = "test"
     tagger: Sequence[str] = ()
-    format: Format | None = None
-    to: OutFormat | None = None
-    encoding: str = "utf-8"
-    empty: Literal["error", "skip"] = "error"
-    fresh: bool = False
-    max_document: int = 16
     json: bool = False
     device: str = "cpu"
     precision: Literal["fp32", "bf16"] = "fp32"
     files: Files = Files()
+    reading: TextFiles = TextFiles()
     work: Work = Work()
 
     def run(self) -> None:
         from experiments.names import finetuned
 
-        limit_documents(self.max_document)
+        limit_documents(self.reading.max_document)
         check_device(self.device)
         if sum(map(bool, (self.text is not None, self.input, self.task))) > 1:
             raise InputError("--text, --input and --task: expected one of the three")
@@ -208,14 +180,14 @@ class Predict:
         from inference.taggers import Tagger, load_tagger
 
         if self.output:
-            format_of(self.output, self.to)
+            format_of(self.output, self.reading.to)
             Output(self.output, [*self.input, *folders])
         own = load_tagger(self.model, device=self.device, precision=self.precision)
         left_out: Counter[str] = Counter()
         if self.output:
-            if self.task and self.to not in (None, "jsonl"):
+            if self.task and self.reading.to not in (None, "jsonl"):
                 raise InputError(
-                    f"--to {self.to}: the predictions for a task's examples are JSON lines"
+                    f"--to {self.reading.to}: the predictions for a task's examples are JSON lines"
                 )
             if self.task:
                 from datamodules.tasks.prepare import split_examples
@@ -224,7 +196,7 @@ class Predict:
                     own,
                     split_examples(self.task, self.split, self.files),
                     self.output,
-                    fresh=self.fresh,
+                    fresh=self.reading.fresh,
                     report=LOG.info,
                 )
             else:
@@ -241,12 +213,8 @@ class Predict:
                     own,
                     self.input,
                     self.output,
+                    self.reading,
                     taggers=taggers,
-                    input_format=self.format,
-                    output_format=self.to,
-                    encoding=self.encoding,
-                    empty=self.empty,
-                    fresh=self.fresh,
                     report=LOG.info,
                     left_out=left_out,
                     work=self.work,

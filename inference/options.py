@@ -23,7 +23,8 @@ POOLINGS = ("cls", "mean", "text")  #: the first token, all tokens, all but the 
 
 @dataclass(frozen=True, kw_only=True)
 class LinkerOptions:
-    """How a model links. An option that the model has no use for is refused (check_uses).
+    """How the models of a chain find and rank candidates. An option that the model has no use
+    for is refused (check_uses).
 
     Args:
         pooling: Vector of a name: of its first token, or the mean of all or of the text's tokens.
@@ -112,8 +113,8 @@ def check_uses(given: Iterable[str], uses: frozenset[str], what: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """Who does what is done in parts (core.executor): names of a dictionary into vectors, files
-    into records.
+    """Who does the work: names of a dictionary into vectors, files into records, in parts
+    (core.executor).
 
     Args:
         workers: Processes, or Ray actors, that make parts; each uses one core.
@@ -139,6 +140,38 @@ class Work:
                 " use --engine ray."
             )
         return {"workers": self.workers, "engine": self.engine, "gpus": 1 if gpu else 0}
+
+
+InputFormat = Literal["jsonl", "text", "pubtator", "pubmed", "bioc", "biocjson", "xml"]
+OutputFormat = Literal["jsonl", "pubtator", "bioc", "biocjson"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextFiles:
+    """How files of texts are read, and the file of results is written.
+
+    Args:
+        format: Format of --input. Default: by the file's name.
+        to: Format of --output. Default: by the file's name.
+        encoding: Encoding of text files.
+        empty: What happens with documents that have no text.
+        fresh: Start again instead of resuming.
+        max_document: MiB that one document or line of --input has at most, decompressed.
+    """
+
+    format: InputFormat | None = None
+    to: OutputFormat | None = None
+    encoding: str = "utf-8"
+    empty: Literal["error", "skip"] = "error"
+    fresh: bool = False
+    max_document: int = 16
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    def settings(self) -> dict[str, Any]:
+        """What decides which documents are read."""
+        return {"format": self.format, "encoding": self.encoding, "empty": self.empty}
 
 
 @dataclass(frozen=True, kw_only=True)

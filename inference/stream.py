@@ -25,10 +25,11 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from tqdm import tqdm
 
@@ -51,7 +52,7 @@ from datamodules.tasks import Pair, Relation, Tagged
 from inference.attributes import describe
 from inference.detectors import BATCH, Detected, TaggerDetector, united
 from inference.ids import DifferentIds, IdCounter, check_ids
-from inference.options import Work
+from inference.options import InputFormat, TextFiles, Work
 from kg.documents.bioc import HEAD, TAIL, bioc_document, biocjson_document
 from kg.documents.formats import (
     INPUTS,
@@ -74,8 +75,6 @@ if TYPE_CHECKING:
     from inference.taggers import PairModel, Ranker, RelationModel, Tagger
 
 LOG = logging.getLogger(__name__)
-InputFormat = Literal["jsonl", "text", "pubtator", "pubmed", "bioc", "biocjson", "xml"]
-OutputFormat = Literal["jsonl", "pubtator", "bioc", "biocjson"]
 FORMATS = ("jsonl", "pubtator", "bioc", "biocjson")
 #: of outputs, whose names may also end in .gz, .bz2 or .xz
 ENDINGS = (".jsonl", ".ndjson", ".json", ".pubtator", ".xml")
@@ -237,7 +236,31 @@ def batches(source: Iterable[T], size: int) -> Iterator[list[T]]:
 
 
 Process = Callable[[list[Any]], list[dict[str, Any]]]
-Source = Callable[[Sequence[Span], Counter[str]], Iterable[Any]]
+
+
+class Source(Protocol):
+    """Reads the items of some spans of the input files, in order, and counts what it leaves out."""
+
+    def __call__(
+        self, files: Sequence[Span], *, left_out: Counter[str] | None
+    ) -> Iterable[Any]: ...
+
+
+class Job(NamedTuple):
+    """What is done with the items of files.
+
+    process   a batch of items -> a record of each; a Ray actor gets a copy
+    source    reads the items; pickled for each part
+    settings  everything that decides a record besides the input files
+    name      what is done, in a word, for the bar
+    device    where
+    """
+
+    process: Process
+    source: Source
+    settings: dict[str, Any]
+    name: str
+    device: str
 
 
 def _write_part(
@@ -250,7 +273,7 @@ def _write_part(
     with explaining(path), locked(begun, "ab+", taken) as handle:
         size, done = _complete_batches(begun)
         handle.truncate(size)
-        for batch in batches(islice(source(spans, left_out), done.documents, None), BATCH):
+        for batch in batches(islice(source(spans, left_out=left_out), done.documents, None), BATCH):
             records = process(batch)
             handle.write(
                 "".join(
@@ -264,40 +287,30 @@ def _write_part(
 
 
 def process_files(
-    process: Process,
-    source: Source,
+    job: Job,
     inputs: Sequence[str | Path],
     output: str | Path,
-    settings: dict[str, Any],
+    reading: TextFiles,
     *,
-    input_format: str | None = None,
-    output_format: OutputFormat | None = None,
-    fresh: bool = False,
-    description: str = "processing",
     report: Callable[[str], None] = print,
     left_out: Counter[str] | None = None,
     work: Work | None = None,
-    device: str = "cpu",
 ) -> Counts:
-    """Write the records that `process` makes of the items in `inputs` to `output`.
+    """Write the records of the items in `inputs` to `output`, which is only resumed with the same
+    settings.
 
-    process   a batch of items -> a record of each; a Ray actor gets a copy
-    source    reads the items of some spans of the input files, in order, and counts what it leaves
-              out; pickled for each part
-    settings  everything that decides a record besides the input files; an output is only resumed
-    with the same left_out  counts what the files, and the folders among them, hold and is not used
-    work      who makes the parts, on `device`: not a part of the settings, since the records do not
-              depend on it
+    left_out  counts what the files, and the folders among them, hold and is not used
+    work      who makes the parts: not a part of the settings, since the records do not depend on it
 
     Raises InputError for an input that cannot be read, an output that another process writes, and
     one that was begun with other settings or of other files.
     """
     if not inputs:
         raise InputError("inputs: expected at least one file or folder, got none")
-    wanted, workers = format_of(output, output_format), (work or Work()).settings(device)
+    wanted, workers = format_of(output, reading.to), (work or Work()).settings(job.device)
     target = Output(output, inputs)
-    if target.stream and workers["workers"] == 1 and _flows(inputs, input_format):
-        counts, unused = _process_stream(process, source, inputs[0], target, wanted)
+    if target.stream and workers["workers"] == 1 and _flows(inputs, reading.format):
+        counts, unused = _process_stream(job, inputs[0], target, wanted)
         if left_out is not None:
             left_out.update(unused)
         return counts
@@ -310,23 +323,21 @@ def process_files(
         files = [file.resolve() for file in files_in(given, unused)]
         target.check_inputs(files)
         size = max(SMALLEST, sum(file.stat().st_size for file in files) // MOST_PARTS)
-        plan = planned(place, files, input_format, size)
+        plan = planned(place, files, reading.format, size)
         names = [str(file).removeprefix(copies) for file in files]
-        made_of = settings | {
+        made_of = job.settings | {
             "inputs": [list(pair) for pair in zip(names, plan.checksums, strict=True)]
         }
-        finished = target.finished(made_of | {"output_format": wanted}, fresh)
+        finished = target.finished(made_of | {"output_format": wanted}, reading.fresh)
         if finished is None:
             with parts_folder(
-                place, made_of, what="parts of an output", pattern="part-*", fresh=fresh
+                place, made_of, what="parts of an output", pattern="part-*", fresh=reading.fresh
             ) as folder:
                 facts = _write_parts(
-                    process,
-                    source,
+                    job,
                     folder,
                     plan,
                     workers,
-                    description,
                     lambda there: report(f"{target.path}: resuming after {there:,} documents"),
                 )
                 for own in facts:
@@ -339,7 +350,7 @@ def process_files(
                     "repeated_ids": check_ids(
                         paths,
                         _plain if wanted == "pubtator" else str,
-                        lambda: _places(source, files),
+                        lambda: _places(job.source, files),
                     ),
                 }
                 if counts.documents:
@@ -375,7 +386,7 @@ def _opened_path(given: str | Path) -> Path:
 
 
 def _process_stream(
-    process: Process, source: Source, given: str | Path, target: Output, format: str
+    job: Job, given: str | Path, target: Output, format: str
 ) -> tuple[Counts, Counter[str]]:
     """Write each batch's records to a stream as soon as the batch is read. Returns the counts, and
     what was left out."""
@@ -384,11 +395,11 @@ def _process_stream(
 
     def records() -> Iterator[dict[str, Any]]:
         nonlocal counts
-        for batch in batches(source([Span(_opened_path(given))], unused), BATCH):
+        for batch in batches(job.source([Span(_opened_path(given))], left_out=unused), BATCH):
             if format == "pubtator":
                 for document in batch:
                     different.check(document.id, document.where)
-            made = process(batch)
+            made = job.process(batch)
             for record in made:
                 counter.add(record["id"])
                 yield record
@@ -433,7 +444,7 @@ def _count_begun(place: Path) -> int:
 
 def _places(source: Source, files: Sequence[Path]) -> Iterator[tuple[str, str]]:
     """(id, file and line) of every document of the inputs."""
-    for document in source([Span(file) for file in files], Counter()):
+    for document in source([Span(file) for file in files], left_out=Counter()):
         yield document.id, document.where
 
 
@@ -448,12 +459,10 @@ def _parts_place(target: Output) -> Iterator[Path]:
 
 
 def _write_parts(
-    process: Process,
-    source: Source,
+    job: Job,
     folder: PartsFolder,
     plan: Plan,
     workers: Any,
-    description: str,
     resumed: Callable[[int], None],
 ) -> list[dict[str, Any]]:
     """Write what is missing of an output's parts; returns the counts of all. Raises InputError for
@@ -462,11 +471,11 @@ def _write_parts(
     there = sum(own["documents"] for own in folder.done(todo))
     if kept := there + _count_begun(folder.out):
         resumed(kept)
-    with tqdm(initial=there, desc=description, unit="document", disable=None) as bar:
+    with tqdm(initial=there, desc=job.name, unit="document", disable=None) as bar:
         counts = folder.map(
-            partial(_write_part, source=source),
+            partial(_write_part, source=job.source),
             todo,
-            lambda: process,
+            lambda: job.process,
             finished=lambda own: bar.update(own["documents"]),
             **workers,
         )
@@ -505,46 +514,31 @@ def link_files(
     pipeline: Pipeline,
     inputs: Sequence[str | Path],
     output: str | Path,
+    reading: TextFiles = TextFiles(),
     *,
-    input_format: InputFormat | None = None,
-    output_format: OutputFormat | None = None,
-    encoding: str = "utf-8",
-    empty: Literal["error", "skip"] = "error",
-    fresh: bool = False,
     report: Callable[[str], None] = print,
     left_out: Counter[str] | None = None,
     work: Work | None = None,
 ) -> Counts:
     """Link the documents of files and folders with a chain.
 
-    input_format, output_format  None: by the files' names. empty: what to do with documents without
-        text. fresh: begin again
-    where a run was stopped. report: shows the one line about resuming. left_out: counts what the
-        files hold and is not used,
+    report: shows the one line about resuming. left_out: counts what the files hold and is not used,
     {what it is: how often}. work: who makes the parts of the output. Raises InputError as
     :func:`process_files`.
     """
     if work and work.workers > 1:
         pipeline.prepare()  # once, before there are several
-    settings = pipeline.settings | {"format": input_format, "encoding": encoding, "empty": empty}
-    return process_files(
-        partial(_linked, pipeline),
-        partial(_documents, format=input_format, empty=empty, encoding=encoding),
-        inputs,
-        output,
-        settings,
-        input_format=input_format,
-        output_format=output_format,
-        fresh=fresh,
-        description="linking",
-        report=report,
-        left_out=left_out,
-        work=work,
-        device=pipeline.options.device,
+    job = Job(
+        partial(_link_batch, pipeline),
+        partial(documents, **reading.settings(), used=False),
+        pipeline.settings | reading.settings(),
+        "linking",
+        pipeline.options.device,
     )
+    return process_files(job, inputs, output, reading, report=report, left_out=left_out, work=work)
 
 
-def _linked(pipeline: Pipeline, batch: list[Document]) -> list[dict[str, Any]]:
+def _link_batch(pipeline: Pipeline, batch: list[Document]) -> list[dict[str, Any]]:
     """A record of each document of a batch."""
     from inference.chain import as_record
 
@@ -553,17 +547,6 @@ def _linked(pipeline: Pipeline, batch: list[Document]) -> list[dict[str, Any]]:
         {"id": document.id, "text": document.text, "mentions": [as_record(m) for m in mentions]}
         for document, mentions in zip(batch, found, strict=True)
     ]
-
-
-def _documents(
-    spans: Sequence[Span],
-    left_out: Counter[str],
-    *,
-    format: InputFormat | None,
-    empty: str,
-    encoding: str,
-) -> Iterable[Document]:
-    return documents(spans, format, empty, encoding, left_out, False)
 
 
 class Typed(NamedTuple):
@@ -591,7 +574,7 @@ def typed_documents(
     if not given:
         yield from (
             Typed(d.id, d.text, [])
-            for d in documents(files, format, empty, encoding, left_out, False)
+            for d in documents(files, format, empty, encoding, left_out, used=False)
         )
         return
     for path in files:
@@ -628,11 +611,15 @@ def _typed(where: str, record: dict[str, Any]) -> Typed:
     return Typed(str(record.get("id")), text, found)
 
 
-def _rows(
-    files: Sequence[Span], texts: str, lists: str | None, encoding: str
+def read_rows(
+    files: Sequence[Span],
+    texts: str,
+    lists: str | None,
+    encoding: str,
+    left_out: Counter[str] | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Records of JSON lines with an id, texts under the words of `texts`, and a list of texts under
-    `lists`.
+    `lists`; none is left out.
 
     Raises InputError for a broken line.
     """
@@ -661,13 +648,9 @@ def predict_files(
     model: Tagger | RelationModel | PairModel | Ranker,
     inputs: Sequence[str | Path],
     output: str | Path,
+    reading: TextFiles = TextFiles(),
     *,
     taggers: Sequence[Tagger] = (),
-    input_format: InputFormat | None = None,
-    output_format: OutputFormat | None = None,
-    encoding: str = "utf-8",
-    empty: Literal["error", "skip"] = "error",
-    fresh: bool = False,
     report: Callable[[str], None] = print,
     left_out: Counter[str] | None = None,
     work: Work | None = None,
@@ -687,69 +670,31 @@ def predict_files(
             f"{model.name}: a model of kind {model.kind}; expected one of relations to go with"
             " taggers"
         )
-    if not isinstance(model, kinds.Tagger) and format_of(output, output_format) != "jsonl":
+    if not isinstance(model, kinds.Tagger) and format_of(output, reading.to) != "jsonl":
         raise InputError(f"{output}: only jsonl holds what a model of kind {model.kind} predicts")
-    check_options(input_format, empty, encoding)
-    settings = {
-        "model": model.identity,
-        "taggers": [tagger.identity for tagger in taggers],
-        "format": input_format,
-        "encoding": encoding,
-        "empty": empty,
-    }
-    # whose files are JSON lines, whatever their names
-    rows = isinstance(model, (kinds.PairModel, kinds.Ranker))
+    chosen = reading.settings()
+    check_options(**chosen)
     source: Source
     if isinstance(model, kinds.Tagger):
-        source = partial(_documents, format=input_format, empty=empty, encoding=encoding)
+        source = partial(documents, **chosen, used=False)
     elif isinstance(model, kinds.RelationModel):
-        source = partial(
-            _typed_documents, format=input_format, empty=empty, encoding=encoding, given=not taggers
-        )
-    else:
+        source = partial(typed_documents, **chosen, given=not taggers)
+    else:  # whose files are JSON lines, whatever their names
+        reading = replace(reading, format="jsonl")
         pair = isinstance(model, kinds.PairModel)
-        source = partial(
-            _read_rows,
-            texts="first second" if pair else "question",
-            lists=None if pair else "answers",
-            encoding=encoding,
-        )
-    return process_files(
-        partial(_predicted, model, taggers),
+        texts, lists = ("first second", None) if pair else ("question", "answers")
+        source = partial(read_rows, texts=texts, lists=lists, encoding=reading.encoding)
+    job = Job(
+        partial(_predict_batch, model, taggers),
         source,
-        inputs,
-        output,
-        settings,
-        input_format="jsonl" if rows else input_format,
-        output_format=output_format,
-        fresh=fresh,
-        description="predicting",
-        report=report,
-        left_out=left_out,
-        work=work,
-        device=model.device,
+        {"model": model.identity, "taggers": [tagger.identity for tagger in taggers]} | chosen,
+        "predicting",
+        model.device,
     )
+    return process_files(job, inputs, output, reading, report=report, left_out=left_out, work=work)
 
 
-def _typed_documents(
-    spans: Sequence[Span],
-    left_out: Counter[str],
-    *,
-    format: InputFormat | None,
-    empty: str,
-    encoding: str,
-    given: bool,
-) -> Iterable[Typed]:
-    return typed_documents(spans, format, empty, encoding, given, left_out)
-
-
-def _read_rows(
-    spans: Sequence[Span], left_out: Counter[str], *, texts: str, lists: str | None, encoding: str
-) -> Iterable[dict[str, Any]]:
-    return _rows(spans, texts, lists, encoding)
-
-
-def _predicted(
+def _predict_batch(
     model: Tagger | RelationModel | PairModel | Ranker, taggers: Sequence[Tagger], batch: list[Any]
 ) -> list[dict[str, Any]]:
     """A record of each item of a batch, as :func:`predict_files` writes it."""

@@ -18,7 +18,7 @@ from datamodules.tasks import load_task
 from inference import stream
 from inference.chain import Linked, Pipeline
 from inference.detectors import BATCH
-from inference.options import LinkerOptions, Work
+from inference.options import LinkerOptions, TextFiles, Work
 from inference.stream import (
     Counts,
     formatted,
@@ -79,9 +79,17 @@ class Stops(Pipeline):
         return super().link(texts)
 
 
-def run(pipeline: Pipeline, texts: Path, out: Path, top: int = 5, **more: Any) -> Counts:
+def run(
+    pipeline: Pipeline,
+    texts: Path,
+    out: Path,
+    top: int = 5,
+    work: Work | None = None,
+    **more: Any,
+) -> Counts:
     pipeline.top = top
-    return link_files(pipeline, [texts], out, report=lambda line: None, **more)
+    reading = TextFiles(**more)
+    return link_files(pipeline, [texts], out, reading, report=lambda line: None, work=work)
 
 
 def test_results_are_the_chains(pipeline: Pipeline, texts: Path, tmp_path: Path) -> None:
@@ -220,7 +228,7 @@ def test_parts_are_put_together_in_order(
         pipeline,
         [folder],
         tmp_path / "out.jsonl",
-        empty="skip",
+        TextFiles(empty="skip"),
         report=told.append,
         left_out=left_out,
     )
@@ -270,8 +278,8 @@ def test_a_broken_line_and_a_wrong_format(pipeline: Pipeline, texts: Path, tmp_p
     with pytest.raises(InputError, match=rf"texts.jsonl:{COUNT + 1}"):
         run(pipeline, texts, tmp_path / "out.jsonl")
     assert not (tmp_path / "out.jsonl").exists()
-    with pytest.raises(InputError, match="output_format: expected 'jsonl' or 'pubtator'"):
-        run(pipeline, texts, tmp_path / "out.tsv", output_format="tsv")
+    with pytest.raises(InputError, match="to: expected 'jsonl' or 'pubtator'"):
+        run(pipeline, texts, tmp_path / "out.tsv", to="tsv")
     with pytest.raises(InputError, match="no such file"):
         run(pipeline, tmp_path / "nowhere.jsonl", tmp_path / "out.jsonl")
 
