@@ -12,6 +12,10 @@ M_r)||, where c shortens to length 1 what is longer. Entities and relations are 
 either. SMedBERT states d = 200 and nothing else: margin and negatives are TransE's. As in Lin et
 al., entities and relations start from TransE, M_r from the identity.
 
+A few passes at length 1 with a margin learn almost nothing of a graph as large as CMeKG. The small
+profiles therefore train both by the self-adversarial loss and at free length (`unit: false`): c is
+left out.
+
 Held-out triples are drawn by unordered entity pair: a graph that lists a relation and its inverse
 (UMLS lists every relation twice) would otherwise be tested on what it was trained on.
 """
@@ -189,21 +193,29 @@ class TransR(PyKEENTransR):
     """PyKEEN's TransR, same parameters and scores, that multiplies once per relation of a batch.
 
     The stock model gathers one M_r per triple. `norm` is that of the scores and of every clamp.
+
+    unit  whether nothing is longer than 1; otherwise c is left out, and entities, relations and
+          projections are as long as training makes them
     """
 
-    def __init__(self, *, scoring_fct_norm: int = 2, **kwargs: Any) -> None:
+    def __init__(self, *, scoring_fct_norm: int = 2, unit: bool = True, **kwargs: Any) -> None:
+        constrainer = shortened if unit else None
         super().__init__(
             scoring_fct_norm=scoring_fct_norm,
-            entity_constrainer=shortened,  # type: ignore[arg-type]
-            relation_constrainer=shortened,  # type: ignore[arg-type]
+            entity_constrainer=constrainer,  # type: ignore[arg-type]
+            relation_constrainer=constrainer,  # type: ignore[arg-type]
             **kwargs,
         )
-        self.norm = scoring_fct_norm
+        self.norm, self.unit = scoring_fct_norm, unit
+
+    def clamped(self, x: Tensor) -> Tensor:
+        """c(x) of vectors (n, d): those that are longer than 1 shortened to it."""
+        return clamp_norm(x, maxnorm=1.0, p=self.norm, dim=-1) if self.unit else x
 
     def projected(self, x: Tensor, relation: int) -> Tensor:
         """c(x M_r): (n, d) -> (n, d_r)."""
         matrix = self.relation_representations[1](torch.tensor([relation], device=x.device))[0]
-        return clamp_norm(x @ matrix, maxnorm=1.0, p=self.norm, dim=-1)
+        return self.clamped(x @ matrix)
 
     def score_hrt(self, hrt_batch: Tensor, *, mode: Any = None) -> Tensor:
         """-||c(h M_r) + r - c(t M_r)||. (n, 3) indices -> (n, 1)."""
@@ -216,7 +228,7 @@ class TransR(PyKEENTransR):
         product = GroupedProduct.apply(x, matrices, sizes)
         place = torch.empty_like(order)
         place[order] = torch.arange(2 * n, device=order.device)
-        both = clamp_norm(product, maxnorm=1.0, p=self.norm, dim=-1)[place]
+        both = self.clamped(product)[place]
         r = self.relation_representations[0](hrt_batch[:, 1])
         return -(both[:n] + r - both[n:]).norm(p=self.norm, dim=-1, keepdim=True)
 
@@ -582,9 +594,10 @@ def train(
         negatives: Corrupted triples of each one.
         filtered: Draw no known triple as a negative.
         sparse: Change the vectors of a batch's entities and relations alone, not all that still
-            have momentum (TransE's Adam); needed with millions of entities.
+            have momentum (TransE's Adam, also where TransR starts from one); needed with millions
+            of entities.
         loss: margin, or self-adversarial (Sun et al., ICLR 2019, Eq. (5), at temperature 1).
-        unit: Keep TransE's entities at length 1.
+        unit: Keep entities at length 1 (TransE), or at most at 1 (TransR, also after projection).
         warm_epochs: Passes of a TransE that TransR starts from.
         warm_lr: Its learning rate. Default: lr.
         warm: Folder of a TransE table that TransR starts from.
@@ -618,15 +631,15 @@ def train(
     relation_dim = relation_dim or dim
     if loss not in LOSSES:
         raise InputError(f"loss: no loss {loss!r}; choose from: {', '.join(LOSSES)}")
-    # TransE's
-    own: dict[str, Any] = ({"sparse": True} if sparse else {}) | ({} if unit else {"unit": False})
-    settings |= own | ({} if loss == "margin" else {"loss": loss})
+    length: dict[str, Any] = {} if unit else {"unit": False}
+    of_transe: dict[str, Any] = length | ({"sparse": True} if sparse else {})
+    settings |= of_transe | ({} if loss == "margin" else {"loss": loss})
     if model == "TransR":
         start = TABLE.manifest(warm)["sha256"] if warm else None
         settings |= {"relation_dim": relation_dim, "warm": start}
         settings |= {"warm_epochs": 0 if warm else warm_epochs, "warm_lr": warm_lr or lr}
-        if own:
-            raise InputError(f"model TransR: {' and '.join(own)}: TransE's alone; drop it")
+        if sparse and not settings["warm_epochs"]:
+            raise InputError("sparse: of the TransE that TransR starts from; give warm_epochs, too")
     elif warm or warm_epochs or relation_dim != dim:
         raise InputError(
             f"model {model}: warm, warm_epochs and relation_dim are TransR's; drop them"
@@ -684,7 +697,7 @@ def train(
         if checkpoint.stage() == "TransR":
             before = checkpoint.facts["more"]["before"]
         elif settings.get("warm_epochs"):
-            first = build_model("TransE")
+            first = build_model("TransE", **of_transe)
             fitted(
                 first,
                 factory,
@@ -700,7 +713,7 @@ def train(
                 first.entity_representations[0](), first.relation_representations[0]()
             )
             del first
-        embedding = build_model(model, **kwargs, **own)
+        embedding = build_model(model, **kwargs, **(of_transe if model == "TransE" else length))
         fitted(
             embedding,
             factory,

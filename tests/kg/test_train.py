@@ -209,7 +209,7 @@ def test_a_sparse_training_learns_and_resumes_to_the_same_vectors(
     assert torch.equal(resumed.entity, whole.entity) and torch.equal(
         resumed.relation, whole.relation
     )
-    with pytest.raises(InputError, match="sparse: TransE's alone"):
+    with pytest.raises(InputError, match="sparse: of the TransE that TransR starts from"):
         train(graph, str(tmp_path / "r"), model="TransR", sparse=True)
 
 
