@@ -35,10 +35,9 @@ class Finetune(SeedTraining):
     """
 
     def run(self) -> list[Result]:
-        from benchmarks.finetune import seed_results
-        from experiments.seeds import train_seeds
+        from benchmarks.finetune import score_seeds
 
-        return seed_results(train_seeds(self))
+        return score_seeds(self)
 
     def show(self, results: list[Result]) -> str:
         from benchmarks.finetune import format_scores

@@ -50,7 +50,11 @@ def compare(
         title = f"{name}, {found[-1].split} {found[-1].metric}"
         return versus(title, list(grouped(alike(found)).values()), found[-1].metric, base)
     definition = find_task(name)
-    found = [r for r in stored("finetune", definition.name) if r.protocol["profile"] == profile]
+    found = [
+        r
+        for r in stored("finetune", definition.name)
+        if r.protocol["profile"] == profile and "share" not in r.protocol
+    ]
     if not found:
         raise InputError(
             f"no results of {definition.name} with PROFILE={profile}: `make finetune"

@@ -8,6 +8,7 @@ before.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,17 +19,36 @@ from benchmarks.results import (
     OUTCOMES,
     OVERALL,
     SELECT,
+    TRIVIAL,
     Result,
+    differing,
     grouped,
     model_of,
     others,
     save_result,
     stored,
 )
+from benchmarks.trivial import format_trivial, save_trivial, trivial_protocol
 from core.arrays import load_arrays
 from core.files import read_json
 from core.journal import Journal
-from experiments.seeds import Seeds
+from datamodules.tasks import Task
+from experiments.machine import SeedTraining
+from experiments.seeds import Seeds, train_seeds
+
+LOG = logging.getLogger(__name__)
+
+
+def score_seeds(asked: SeedTraining) -> list[Result]:
+    """Measure the task's trivial baseline, train and score the seeds. The baseline is logged first
+    and kept among the task's results."""
+
+    def measure(task: Task, checksum: str, seeds: list[int]) -> None:
+        for seed in seeds if asked.share != 1 else [0]:
+            trivial = save_trivial(task, checksum, asked.profile, asked.share, seed)
+            LOG.info(format_trivial(trivial))
+
+    return seed_results(train_seeds(asked, measure))
 
 
 def seed_results(seeds: Seeds) -> list[Result]:
@@ -49,12 +69,9 @@ def seed_result(seeds: Seeds, run: Path, request: str) -> Result:
         task=seeds.task.name,
         split=found["scored_on"],
         metric=metric,
-        protocol={
-            "profile": seeds.about["profile"],
-            "data": seeds.data,
-            "metric": metric,
-            "split": found["scored_on"],
-        },
+        protocol=trivial_protocol(
+            seeds.data, seeds.about["profile"], metric, found["scored_on"], seeds.about["share"]
+        ),
         model=model_of(seeds.model, seeds.encoder),
         options=dict(seeds.options),
         seed=found["seed"],
@@ -113,12 +130,19 @@ def format_scores(results: Sequence[Result]) -> str:
     first = results[0]
     group = grouped(results)[first.label]
     details, metric, scored = first.details, first.metric, first.split
+    pool = stored("finetune", first.task)
     official = (
         f", variant {details['variant']} (not the official set)" if details["variant"] else ""
     )
     select = "dev" if details["selected_on"] == "dev" else "selection"
+    trivial = [
+        r for r in pool if r.model.name == TRIVIAL and not differing(r.protocol, first.protocol)
+    ]
+    share = details["share"]
     lines = [
-        f"{first.task}{official}, {metric}, {first.label}, PROFILE={details['profile']}",
+        *(format_trivial(r) for r in trivial[-1:]),
+        f"{first.task}{official}, {metric}, {first.label}, PROFILE={details['profile']}"
+        + ("" if share == 1 else f", {share:.0%} of the training documents"),
         f"{'':<16}{select:>10}{scored:>10}   best epoch",
     ]
     for r in results:
@@ -152,4 +176,4 @@ def format_scores(results: Sequence[Result]) -> str:
     lines.append(
         f"MLflow run {details['parent']} (make dashboard); files in {Path(first.folder).parent}"
     )
-    return "\n".join([*lines, *others(group, stored("finetune", first.task), metric)])
+    return "\n".join([*lines, *others(group, pool, metric)])

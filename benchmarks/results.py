@@ -27,7 +27,7 @@ from core.files import InputError, digest, read_json, sha256, written
 from core.journal import Journal
 from core.tracking import commit, folder_name, runs_folder
 from experiments.names import Encoder, default_stem, recipes
-from models.metrics import Comparison, bootstrap_interval, compared, score
+from models.metrics import Comparison, adjust_holm, bootstrap_interval, compared, score
 
 if TYPE_CHECKING:
     pass
@@ -37,6 +37,8 @@ FILE, OUTCOMES = "result.json", "outcomes.parquet"
 KINDS = ("finetune", "linking", "synonyms", "probing")
 #: groups of scores: all examples; the split that chose the epoch
 OVERALL, SELECT = "overall", "select"
+#: name of the system that trains nothing (benchmarks.trivial)
+TRIVIAL = "trivial"
 
 
 class Model(NamedTuple):
@@ -289,6 +291,11 @@ class Group(NamedTuple):
         return bootstrap_interval(np.sum(several, axis=0)) if several else None
 
     @property
+    def is_trivial(self) -> bool:
+        """Whether it is the baseline that trains nothing (benchmarks.trivial)."""
+        return self.results[0].model.name == TRIVIAL
+
+    @property
     def places(self) -> tuple[str, ...]:
         """MLflow runs, or folders where there are none, each once."""
         return tuple(
@@ -417,7 +424,14 @@ def paired(one: Group, other: Group, key: str) -> tuple[Comparison, int] | None:
     """(first minus other over the seeds that they share, how many seeds); None without a common
     seed, or other examples."""
     own, theirs = one.tallies(key), other.tallies(key)
-    if one.kind != other.kind and one.results[0].kind != "linking":
+    if not own or not theirs:
+        return None
+    # what trains nothing is the same for every seed
+    if one.is_trivial and set(own) == {0}:
+        own = dict.fromkeys(theirs, own[0])
+    elif other.is_trivial and set(theirs) == {0}:
+        theirs = dict.fromkeys(own, theirs[0])
+    elif one.kind != other.kind and one.results[0].kind != "linking":
         return None
     common = sorted(set(own) & set(theirs))
     if not common or any(own[s].shape != theirs[s].shape for s in common):
@@ -442,10 +456,31 @@ def difference(
         else f", paired t over {seeds} {one.kind} seeds {p_value(c.p_seeds)}"
     )
     first = f"{s * c.difference:+.{d}f}"
+    over = f"seeds and {style.over}" if seeds > 1 else f"{style.over} of one seed"
     return (
-        f"{first}{' ' if brackets else ', '}{told}, paired bootstrap over {style.over} p ="
+        f"{first}{' ' if brackets else ', '}{told}, paired bootstrap over {over} p ="
         f" {c.p_bootstrap:.4f}{t}"
     )
+
+
+BELOW = "both below the trivial baseline: no gain"
+
+
+def mark_below(one: Group, other: Group, pool: Iterable[Group], key: str) -> str:
+    """ " (both below the trivial baseline: no gain)" where that is so, else nothing: what the
+    difference of two such systems says is not that one of them can do the task."""
+    trivial = next((g for g in pool if g.is_trivial), None)
+    if trivial is None or one.is_trivial or other.is_trivial:
+        return ""
+    scores = [_mean_score(g, key) for g in (one, other, trivial)]
+    below = None not in scores and max(scores[0] or 0, scores[1] or 0) < (scores[2] or 0)
+    return f" ({BELOW})" if below else ""
+
+
+def _mean_score(group: Group, key: str) -> float | None:
+    """The mean over seeds of what the tallies of `key` come to."""
+    found = [score(t) for t in group.tallies(key).values()]
+    return float(np.mean(found)) if found else None
 
 
 def others(mine: Group, pool: Iterable[Result], key: str) -> list[str]:
@@ -458,7 +493,8 @@ def others(mine: Group, pool: Iterable[Result], key: str) -> list[str]:
     ]
     group, _, metric = key.rpartition("/")
     lines = []
-    for label_, one in grouped([*same, *mine.results]).items():
+    groups = grouped([*same, *mine.results])
+    for label_, one in groups.items():
         # itself, of other seeds too
         if label_ == mine.label or any(r.folder in folders for r in one.results):
             continue
@@ -469,6 +505,7 @@ def others(mine: Group, pool: Iterable[Result], key: str) -> list[str]:
         lines.append(
             f"{f'{group}, ' if group else ''}against {label_}"
             f" ({style.scale * np.mean(values):.{style.digits}f}): {told}"
+            f"{mark_below(mine, one, groups.values(), key)}"
         )
     return lines
 
@@ -492,10 +529,16 @@ def versus(title: str, groups: Sequence[Group], key: str, base: str | None = Non
             f"{one.label:<{width}}{np.mean(own):.4f}{sd}  95 % interval {low:.4f} to {high:.4f} "
             f" {one.kind} seeds {seeds}"
         )
-    for one, other in _pairs(order, base):
-        told = difference(one, other, key, STYLES["finetune"]) or "no common seed"
-        separator = ": "
-        lines.append(f"{one.label} against {other.label}{separator}{told}")
+    pairs = _pairs(order, base)
+    tests = [found[0] if (found := paired(one, other, key)) else None for one, other in pairs]
+    told = iter(adjust_holm([p for c in tests if c and (p := c.p_seeds) is not None]))
+    for (one, other), test in zip(pairs, tests, strict=True):
+        line = difference(one, other, key, STYLES["finetune"]) or "no common seed"
+        if len(pairs) > 1 and test and test.p_seeds is not None:
+            line += f", by Holm over these {p_value(next(told))}"
+        lines.append(
+            f"{one.label} against {other.label}: {line}{mark_below(one, other, groups, key)}"
+        )
     return "\n".join(lines)
 
 

@@ -7,7 +7,6 @@ a window cuts off is a gold entity that nobody predicted, so it counts as missed
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -24,6 +23,7 @@ from core.dotted import imported
 from core.files import InputError
 from datamodules.steps import sort_pools
 from datamodules.tasks import Pair, Relation, Tagged, Task, load_task
+from datamodules.tasks.selection import select_examples
 from datamodules.tokenizers import load_tokenizer
 
 IGNORE = -100
@@ -191,11 +191,6 @@ def check_text(task: Task, tokenizer_name: str) -> None:
     )
 
 
-def document_hash(document: str) -> str:
-    """What decides whether the document is in train's held-out tenth; the same in every run."""
-    return hashlib.sha256(f"0/{document}".encode()).hexdigest()
-
-
 class FinetuneData(pl.LightningDataModule):
     """A task as batches for an encoder.
 
@@ -209,10 +204,8 @@ class FinetuneData(pl.LightningDataModule):
     linker_settings  further arguments of the linker
     negatives   ranking: wrong answers that a right one is compared with in an epoch
 
-    Splits: `train`; `select`, on which the best epoch is chosen; `dev`; `score`, which is evaluated
-        once. Without a dev split,
-    or without a test split (then dev is scored), `select` is a tenth of train's documents, chosen
-    by hash.
+    share       of the training documents, by `seed` (datamodules.tasks.selection), which also says
+                what the splits `train`, `select` and `score` are
 
     Raises InputError when more than a tenth of the training text is unknown to the tokenizer.
     """
@@ -230,6 +223,7 @@ class FinetuneData(pl.LightningDataModule):
         negatives: int = 4,
         num_workers: int = 0,
         seed: int = 0,
+        share: float = 1.0,
     ) -> None:
         super().__init__()
         self.folder, self.tokenizer_name, self.max_length = task, tokenizer, max_length
@@ -241,6 +235,7 @@ class FinetuneData(pl.LightningDataModule):
         )
         self.linker: Callable[[list[str], list[list[tuple[int, int]]]], Any] | None = None
         self.negatives, self.num_workers, self.seed = negatives, num_workers, seed
+        self.share = share
         self.features: dict[str, list[Feature]] = {}
         self.examples: dict[str, list[Any]] = {}
 
@@ -254,17 +249,8 @@ class FinetuneData(pl.LightningDataModule):
         self.read_as(
             self.task.kind, self.task.labels, manifest["language"], manifest.get("markers") or []
         )
-        splits = dict(self.task.splits)
-        self.scored = "test" if "test" in splits else "dev"
-        self.selected_on = "dev"
-        if self.scored == "dev" or "dev" not in splits:
-            self.selected_on = "a tenth of train"
-            kept, held = self.divided(splits["train"])
-            splits |= {"train": kept, "select": held}
-        else:
-            splits["select"] = splits["dev"]
-        splits["score"] = splits[self.scored]
-        self.examples = {k: splits[k] for k in ("train", "select", "score")}
+        chosen = select_examples(self.task, self.share, self.seed)
+        self.examples, self.scored, self.selected_on = chosen
         self.features = {k: self.built(v) for k, v in self.examples.items()}
         self.check_unknown()
 
@@ -285,20 +271,6 @@ class FinetuneData(pl.LightningDataModule):
             self.linker = imported(self.linker_name, "datamodules")(
                 self.linker_folder, **self.linker_settings
             )
-
-    def divided(self, examples: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        """(nine tenths, a tenth) of the examples, by document; the same ones for every
-        seed."""
-        documents = sorted({e.document for e in examples}, key=document_hash)
-        if len(documents) < 2:
-            raise InputError(
-                f"{self.folder}: no dev split, and train is one document, so none can be held out"
-                " to select on"
-            )
-        held = set(documents[: max(1, len(documents) // 10)])
-        return [e for e in examples if e.document not in held], [
-            e for e in examples if e.document in held
-        ]
 
     def marker_ids(self, markers: list[str]) -> list[int]:
         return [int(i) for i in self.tokenizer.convert_tokens_to_ids(markers)] if markers else []  # type: ignore[union-attr]

@@ -34,7 +34,7 @@ from typing import Any
 from experiments.run import CLI, built, fit
 
 import pytorch_lightning as pl
-from pytorch_lightning.callbacks import LearningRateMonitor, ModelCheckpoint
+from pytorch_lightning.callbacks import EarlyStopping, LearningRateMonitor, ModelCheckpoint
 from pytorch_lightning.cli import LightningArgumentParser
 from safetensors.torch import load_file, save_file
 
@@ -72,6 +72,12 @@ class FinetuneCLI(CLI):
                 "what was asked for beside task and model, for the export's manifest: {args,"
                 " options, profile}; empty args and options are the default settings"
             ),
+        )
+        parser.add_argument(
+            "--patience",
+            type=int | None,
+            default=None,
+            help="end after so many epochs without a higher score on the selection split",
         )
         parser.add_argument(
             "--parent", type=str | None, default=None, help="MLflow run that this one belongs under"
@@ -115,7 +121,10 @@ class FinetuneCLI(CLI):
                 **options,
             )
 
+        patience = self.config.patience
+        stop = EarlyStopping("val/score", mode="max", patience=patience or 0)
         return [
+            *([stop] if patience else []),
             StepSeed(self.run.seed),
             LearningRateMonitor("step"),
             keeps(BEST, monitor="val/score", mode="max", save_weights_only=True),

@@ -85,6 +85,7 @@ class SeedTraining:
         profile: Settings for a laptop (small), or the paper's, with its grid.
         epochs: Passes over the training data. Default: as the task's YAML says.
         lr: Learning rate. Default: as the task's YAML says, for the encoder's width.
+        share: Part of the training documents to train on, drawn by the seed.
         fresh: Train again what is finished.
         args: Further words for LightningCLI.
     """
@@ -96,6 +97,7 @@ class SeedTraining:
     profile: Literal["small", "paper"] = "small"
     epochs: int | None = None
     lr: float | None = None
+    share: float = 1.0
     fresh: bool = False
     args: str = ""
     #: options that only some encoders have (`options` of encoder.yaml), by name

@@ -6,7 +6,7 @@
                      settings (no ARGS, no options),
                      its lowest finished seed; TASK/encoder@<digest>-seed<k> names one run, whatever
                      its settings
-    short name       a packaged encoder (minilm)
+    short name       a packaged encoder (minilm), or one without training (bilstm)
     hub name         asked of the Hugging Face hub, unless its first part is, or nearly is, a paper
                      or a task
 
@@ -39,6 +39,7 @@ from core.artifact import has_manifest, read_manifest
 from core.files import InputError, digest, sha256, written_folder
 from core.tracking import ROOT, folder_name, newest_export, runs_folder
 from datamodules.pretrained import HUB_NAME, PACKAGED, files_identity, identity, pretrained
+from datamodules.untrained import UNTRAINED, untrained_folder
 
 PLAIN = "models.encoders.BertEncoder"
 MASKED_LM = "models.probing.masked_lm"
@@ -64,6 +65,7 @@ class Encoder(NamedTuple):
     paper: str | None = None  # whose export it is
     option_keys: dict[str, str] = {}  # noqa: RUF012  a NamedTuple's default, never changed
     masked_lm: str = MASKED_LM
+    settings: dict[str, Any] = {}  # noqa: RUF012  of fine-tuning, in every profile
 
     @property
     def identity(self) -> str:
@@ -97,7 +99,7 @@ def recipes() -> list[str]:
 
 def model_names() -> str:
     """The names that need no folder and no hub, for messages."""
-    return ", ".join([*recipes(), *sorted(PACKAGED)])
+    return ", ".join([*recipes(), *sorted([*PACKAGED, *UNTRAINED])])
 
 
 def tasks() -> list[str]:
@@ -178,7 +180,9 @@ def close_names(name: str) -> list[str]:
     """Names that `name` may be a slip of: of a paper or a task in its first part, of a packaged
     encoder as a whole."""
     first, _, rest = name.partition("/")
-    near = get_close_matches(first, [*recipes(), *tasks(), *(() if rest else PACKAGED)], 3, 0.75)
+    near = get_close_matches(
+        first, [*recipes(), *tasks(), *(() if rest else [*PACKAGED, *UNTRAINED])], 3, 0.75
+    )
     if rest in [*recipes(), *PACKAGED]:  # ncbi/minilm: `ncbi` alone is an owner on the hub
         near += [
             task for task in tasks() if task.casefold() == first.casefold() and task not in near
@@ -398,6 +402,10 @@ def encoder(name: str, checkpoint: str | None = None) -> Encoder:
         return _encoder_from_fine_tuning(folder_name(name), _task_export(name))
     if name in PACKAGED:
         return Encoder(name, name, PLAIN, None, identity(name), {})
+    if name in UNTRAINED:
+        folder = untrained_folder(name)
+        settings = UNTRAINED[name].settings
+        return _plain(name, folder)._replace(settings=settings)
     if near := close_names(name):
         hint = f"Did you mean {' or '.join(near)}?"
         raise InputError(

@@ -14,7 +14,7 @@ import os
 import re
 import shlex
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import reduce
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,6 +31,7 @@ from datamodules.pretrained import load
 from datamodules.tasks import Pair, Task, load_task
 from datamodules.tasks.definition import Definition, config_of
 from datamodules.tasks.prepare import find_task, task_folder
+from datamodules.tasks.selection import keep_share
 from experiments.machine import Machine, SeedTraining
 from experiments.names import Encoder, model_names, options
 from experiments.pretrain import gpus, trained_encoder
@@ -153,9 +154,14 @@ class Seeds(NamedTuple):
     about: dict[str, Any]  # profile, args, options, suite, parent, settings
 
 
-def train_seeds(asked: SeedTraining) -> Seeds:
+def train_seeds(
+    asked: SeedTraining, measure_first: Callable[[Task, str, list[int]], None] | None = None
+) -> Seeds:
     """A run of experiments.finetune for each seed, below one MLflow run. Raises InputError for what
-    cannot be done."""
+    cannot be done.
+
+    measure_first: called with the task, its checksum and the seeds before anything is trained.
+    """
     definition = find_task(asked.task)
     if asked.epochs is not None and asked.epochs < 1:
         raise InputError(f"EPOCHS={asked.epochs}: expected a number of at least 1")
@@ -175,9 +181,14 @@ def train_seeds(asked: SeedTraining) -> Seeds:
     typed = ({"trainer.max_epochs": asked.epochs} if asked.epochs else {}) | (
         {LR: asked.lr} if asked.lr else {}
     )
-    points = list({digest(p): p for p in ({**point, **typed} for point in points)}.values())
+    if asked.share != 1:
+        keep_share(data.splits["train"], asked.share, numbers[0])  # refuses what is no share
+        typed |= {"data.init_args.share": asked.share}
+    chosen_points = ({**point, **chosen.settings, **typed} for point in points)
+    points = list({digest(p): p for p in chosen_points}.values())
+    checksum = sha256(manifest_path(folder))
     request = {
-        "task": sha256(manifest_path(folder)),
+        "task": checksum,
         "config": config,
         "encoder": chosen.identity,
         "points": points,
@@ -194,6 +205,8 @@ def train_seeds(asked: SeedTraining) -> Seeds:
     passes = points[0].get("trainer.max_epochs", config["trainer"]["max_epochs"])
     runs = len(numbers) + (len(points) - 1 if asked.profile == "paper" else 0)
     ahead = estimate(data, passes, runs, parameters, "cuda" if devices else "cpu")
+    if measure_first is not None:
+        measure_first(data, checksum, numbers)
     LOG.info(f"{definition.name} with {shown}, PROFILE={asked.profile}: {ahead}")
     with Journal(
         base,
@@ -286,6 +299,7 @@ def train_seeds(asked: SeedTraining) -> Seeds:
     about |= {
         "suite": definition.suite,
         "parent": parent,
+        "share": asked.share,
         "settings": as_run(chosen_base / f"seed{numbers[0]}" / "config.yaml", settings),
     }
     folders = [chosen_base / f"seed{seed}" for seed in numbers]

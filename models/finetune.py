@@ -38,6 +38,7 @@ from models.metrics import (
     score,
     span_tallies,
 )
+from models.recurrent import RecurrentLayer
 
 Head = Callable[[int, int], nn.Module]
 
@@ -318,6 +319,8 @@ class Finetuning(PaperModule):
     load         dotted name, in `models`, of what makes the encoder
                  (experiments/<paper>/encoder.yaml)
     head         a head of this file
+    lr           of the encoder, and of what is above it unless `head_lr` is given
+    recurrent    size of a recurrent layer between encoder and head (models.recurrent); 0: none
     warmup_steps share of all steps (KeBioLM Section 4.1: 10 %)
     """
 
@@ -327,10 +330,14 @@ class Finetuning(PaperModule):
         head: Head,
         load: str = "models.encoders.BertEncoder",
         lr: float = 3e-5,
+        head_lr: float | None = None,
+        recurrent: int = 0,
         weight_decay: float = 0.01,
         warmup_steps: float = 0.1,
     ) -> None:
         super().__init__(lr, weight_decay, warmup_steps)
+        self.head_lr, self.recurrent_size = head_lr, recurrent
+        self.recurrent: RecurrentLayer | None = None
         self.source, self.load, self.make_head = encoder, load, head
         self.encoder: nn.Module | None = None
         #: epoch and result of the best validation of this process
@@ -339,7 +346,15 @@ class Finetuning(PaperModule):
     def configure_model(self) -> None:
         """Read the encoder and build the head; Lightning calls this before it needs parameters."""
         if self.encoder is None:
-            self.build(self.trainer.datamodule)  # type: ignore[attr-defined]
+            data: Any = self.trainer.datamodule  # type: ignore[attr-defined]
+            self.build(data)
+            if self.recurrent is not None:
+                self.recurrent.read_pairs(f.ids for f in data.features["train"])
+
+    def rate(self, name: str) -> float:
+        """That of the encoder or of what is above it."""
+        above = not name.startswith("encoder.")
+        return self.head_lr if above and self.head_lr is not None else self.lr
 
     def build(self, data: Any) -> None:
         """Read the encoder and build the head for the labels of `data`
@@ -353,14 +368,23 @@ class Finetuning(PaperModule):
         if data.markers:
             encoder.resize_token_embeddings(len(data.tokenizer))  # type: ignore[operator]
         self.encoder = encoder
-        self.head = self.make_head(int(encoder.hidden_size), len(data.labels))  # type: ignore[arg-type]
+        hidden = int(encoder.hidden_size)  # type: ignore[arg-type]
+        if self.recurrent_size:
+            self.recurrent = RecurrentLayer(hidden, self.recurrent_size)
+            hidden = self.recurrent.hidden_size
+        self.head = self.make_head(hidden, len(data.labels))
         self.train()  # from_pretrained returns modules in evaluation mode, without dropout
 
     def states(self, batch: FinetuneBatch) -> Tensor:
         """(B, L, H)."""
         assert self.encoder is not None
         extra = {"second": batch.second} if getattr(self.encoder, "segments", False) else {}
-        return self.encoder(batch.input_ids, batch.attention_mask, batch.mentions, **extra)  # type: ignore[no-any-return]
+        states: Tensor = self.encoder(
+            batch.input_ids, batch.attention_mask, batch.mentions, **extra
+        )
+        if self.recurrent is None:
+            return states
+        return self.recurrent(states, batch.input_ids, batch.attention_mask)  # type: ignore[no-any-return]
 
     def training_step(self, batch: FinetuneBatch, batch_idx: int) -> Tensor:
         loss: Tensor = self.head.loss(self.states(batch), batch)  # type: ignore[operator]

@@ -159,13 +159,41 @@ def bootstrap_interval(
     return float(low), float(high)
 
 
+def _resampled_seeds(tallies: np.ndarray, samples: int, seed: int) -> Iterator[np.ndarray]:
+    """(b, k) sums of bootstrap samples of S seeds and n examples, of tallies (S, n, k).
+
+    S - 1 of the S seeds are drawn with replacement: the mean of S of them would vary by only
+    (S - 1) / S of what the mean over seeds does. One seed is kept as it is.
+    """
+    seeds, n, width = tallies.shape
+    if seeds == 1:
+        yield from _resampled(tallies[0], samples, seed)
+        return
+    rng = np.random.default_rng(seed + 1)
+    rows = np.moveaxis(tallies, 0, 1).reshape(n, seeds * width)
+    for sums in _resampled(rows, samples, seed):
+        drawn = rng.multinomial(seeds - 1, np.full(seeds, 1 / seeds), size=len(sums))
+        yield np.einsum("bs,bsk->bk", drawn, sums.reshape(-1, seeds, width))
+
+
+def adjust_holm(p_values: Sequence[float]) -> list[float]:
+    """The p-values of several tests, each adjusted so that all that are below a level may be called
+    significant at it (Holm, 1979)."""
+    adjusted, highest = [0.0] * len(p_values), 0.0
+    for rank, number in enumerate(np.argsort(p_values, kind="stable").tolist()):
+        own = min(1.0, (len(p_values) - rank) * p_values[number])
+        highest = max(highest, own)
+        adjusted[number] = highest
+    return adjusted
+
+
 class Comparison(NamedTuple):
     """Two systems on the same test examples: the second's score minus the first's."""
 
     difference: float
     low: float  # 95 % interval of the difference
     high: float
-    p_bootstrap: float  # two-sided paired bootstrap over test examples
+    p_bootstrap: float  # two-sided paired bootstrap over seeds and test examples
     # two-sided paired t over seeds; None with fewer than two common seeds, or no spread
     p_seeds: float | None
 
@@ -179,22 +207,22 @@ def compared(
     """Compare two systems by their tallies per seed, whose rows are the same examples in the same
     order.
 
-    The bootstrap resamples examples and adds both systems' tallies, summed over their common seeds,
-    on each sample. Raises ValueError when there is no common seed or the numbers of examples
+    The bootstrap resamples the common seeds, of several, and the examples, and adds both systems'
+    tallies of each sample. Raises ValueError when there is no common seed or the numbers of examples
     differ.
     """
     seeds = sorted(set(first) & set(second))
     if not seeds:
         raise ValueError(f"no common seed: {sorted(first)} and {sorted(second)}")
-    a, b = sum(first[s] for s in seeds), sum(second[s] for s in seeds)
-    assert isinstance(a, np.ndarray) and isinstance(b, np.ndarray)
-    if a.shape != b.shape:
-        raise ValueError(f"not the same test examples: {a.shape} and {b.shape}")
-    formula, k = _formula(a), a.shape[1]
-    both = np.concatenate([a, b], axis=1)
-    observed = score(b) - score(a)
+    shapes = {of[s].shape for of in (first, second) for s in seeds}
+    if len(shapes) > 1:
+        raise ValueError(f"not the same test examples: {sorted(shapes)}")
+    a, b = (np.stack([np.asarray(of[s]) for s in seeds]) for of in (first, second))  # (S, n, k)
+    formula, k = _formula(a), a.shape[2]
+    both = np.concatenate([a, b], axis=2)
+    observed = score(b.sum(0)) - score(a.sum(0))
     drawn = np.concatenate(
-        [formula(s[:, k:]) - formula(s[:, :k]) for s in _resampled(both, samples, seed)]
+        [formula(s[:, k:]) - formula(s[:, :k]) for s in _resampled_seeds(both, samples, seed)]
     )
     low, high = np.quantile(drawn, [0.025, 0.975])
     # Shifted to the null hypothesis (no difference), how often is a sample's difference as large as

@@ -23,7 +23,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.finetune import seed_results
+from benchmarks.finetune import score_seeds
 from benchmarks.linking.ends import (
     METRIC,
     Annotated,
@@ -57,7 +57,6 @@ from datamodules.tasks.linking import END_TO_END
 from experiments.machine import SeedTraining
 from experiments.names import NotTrained, encoder, is_task, trained
 from experiments.pretrain import pretrain
-from experiments.seeds import train_seeds
 from inference.chain import DETECTORS, Pipeline, steps_of
 from inference.options import LinkerOptions, UnusedOptions
 from kg.graph import KnowledgeGraph, fingerprint
@@ -140,7 +139,7 @@ def train_missing(chains: Sequence[str], files: Files) -> None:
                 and not {model, folder_name(model)} & set(trained(task))
             ):
                 LOG.info(f"{word} is missing: it is fine-tuned first")
-                seed_results(train_seeds(SeedTraining(task=task, model=model or None, files=files)))
+                score_seeds(SeedTraining(task=task, model=model or None, files=files))
             elif word not in (*DETECTORS, "names") and not is_task(word):
                 try:
                     encoder(word)

@@ -111,7 +111,11 @@ def linked(task: str, split: str, choices: Choices, varies: Sequence[str] = ()) 
 
 def fine_tuned(task: str, wanted: Sequence[System], profile: str | None = None) -> list[Result]:
     """Results of a fine-tuning task, all of one protocol."""
-    found = [r for r in stored("finetune", task) if profile in (None, r.protocol["profile"])]
+    found = [
+        r
+        for r in stored("finetune", task)
+        if profile in (None, r.protocol["profile"]) and "share" not in r.protocol
+    ]
     kept = [
         r for system in distinct(wanted) if (group := system.group(found)) for r in group.results
     ]

@@ -343,7 +343,9 @@ READERS: dict[str, Reader] = {
             '{"id": 7, "question": "what", "answers": ["a", "b"]}\n{"question": "why", "answers":'
             ' ["c"]}\n',
         ),
-        consumed(lambda path: stream.read_rows([path], "question", "answers", "utf-8"), "a.jsonl", 0),
+        consumed(
+            lambda path: stream.read_rows([path], "question", "answers", "utf-8"), "a.jsonl", 0
+        ),
         text_lines,
     ),
     "tables": Reader(
