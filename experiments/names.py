@@ -180,9 +180,8 @@ def close_names(name: str) -> list[str]:
     """Names that `name` may be a slip of: of a paper or a task in its first part, of a packaged
     encoder as a whole."""
     first, _, rest = name.partition("/")
-    near = get_close_matches(
-        first, [*recipes(), *tasks(), *(() if rest else [*PACKAGED, *UNTRAINED])], 3, 0.75
-    )
+    alone = () if rest else (*PACKAGED, *UNTRAINED)  # names of one part
+    near = get_close_matches(first, [*recipes(), *tasks(), *alone], 3, 0.75)
     if rest in [*recipes(), *PACKAGED]:  # ncbi/minilm: `ncbi` alone is an owner on the hub
         near += [
             task for task in tasks() if task.casefold() == first.casefold() and task not in near

@@ -208,8 +208,8 @@ def compared(
     order.
 
     The bootstrap resamples the common seeds, of several, and the examples, and adds both systems'
-    tallies of each sample. Raises ValueError when there is no common seed or the numbers of examples
-    differ.
+    tallies of each sample. Raises ValueError when there is no common seed or the numbers of
+    examples differ.
     """
     seeds = sorted(set(first) & set(second))
     if not seeds:
