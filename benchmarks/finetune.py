@@ -43,9 +43,9 @@ def score_seeds(asked: SeedTraining) -> list[Result]:
     """Measure the task's trivial baseline, train and score the seeds. The baseline is logged first
     and kept among the task's results."""
 
-    def measure(task: Task, checksum: str, seeds: list[int]) -> None:
+    def measure(name: str, task: Task, checksum: str, seeds: list[int]) -> None:
         for seed in seeds if asked.share != 1 else [0]:
-            trivial = save_trivial(task, checksum, asked.profile, asked.share, seed)
+            trivial = save_trivial(name, task, checksum, asked.profile, asked.share, seed)
             LOG.info(format_trivial(trivial))
 
     return seed_results(train_seeds(asked, measure))
@@ -138,7 +138,7 @@ def format_scores(results: Sequence[Result]) -> str:
     trivial = [
         r for r in pool if r.model.name == TRIVIAL and not differing(r.protocol, first.protocol)
     ]
-    share = details["share"]
+    share = first.protocol.get("share", 1)
     lines = [
         *(format_trivial(r) for r in trivial[-1:]),
         f"{first.task}{official}, {metric}, {first.label}, PROFILE={details['profile']}"

@@ -543,8 +543,9 @@ def versus(title: str, groups: Sequence[Group], key: str, base: str | None = Non
 
 
 def _pairs(order: Sequence[Group], base: str | None) -> list[tuple[Group, Group]]:
-    if base is None:
-        return [(order[0], other) for other in order[1:]]
+    if base is None:  # a baseline is what others are compared with, also where it is the best
+        best = next((one for one in order if not one.is_trivial), order[0])
+        return [(best, other) for other in order if other is not best]
     named = [one for one in order if one.label == base.replace("/", "-")]
     if not named:
         raise InputError(

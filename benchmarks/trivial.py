@@ -238,14 +238,16 @@ def score_trivial(task: Task, share: float = 1.0, seed: int = 0) -> Scored:
     return Scored(choices[best].name, selected[best], scores, dict(tallies), every, selection)
 
 
-def save_trivial(task: Task, data: str, profile: str, share: float = 1.0, seed: int = 0) -> Result:
+def save_trivial(
+    name: str, task: Task, data: str, profile: str, share: float = 1.0, seed: int = 0
+) -> Result:
     """Score a task's baseline and keep it among the results of fine-tuning, where every comparison
     finds it.
 
-    data: checksum of the task; profile: with whose results it is compared.
+    name: of the task; data: its checksum; profile: with whose results it is compared.
     """
     found = score_trivial(task, share, seed)
-    metric, name = task.manifest["metric"], task.manifest["name"]
+    metric = task.manifest["metric"]
     protocol = trivial_protocol(data, profile, metric, found.selection.scored, share)
     count = len(found.tallies[metric])
     result = Result(

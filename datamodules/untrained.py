@@ -10,12 +10,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
-from transformers import BertConfig, BertModel
-
 from core.files import written_folder
 from core.tracking import runs_folder
-from datamodules.vocabulary import tokenizer, vocabulary
 
 
 class Untrained(NamedTuple):
@@ -44,6 +40,11 @@ def untrained_folder(name: str) -> Path:
     folder = runs_folder() / "untrained" / name
     if (folder / "config.json").is_file():
         return folder
+    import torch  # slow to import, and a name alone needs none of it
+    from transformers import BertConfig, BertModel
+
+    from datamodules.vocabulary import tokenizer, vocabulary
+
     tokens = vocabulary(())
     hidden = UNTRAINED[name].hidden
     config = BertConfig(

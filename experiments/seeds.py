@@ -155,12 +155,13 @@ class Seeds(NamedTuple):
 
 
 def train_seeds(
-    asked: SeedTraining, measure_first: Callable[[Task, str, list[int]], None] | None = None
+    asked: SeedTraining, measure_first: Callable[[str, Task, str, list[int]], None] | None = None
 ) -> Seeds:
     """A run of experiments.finetune for each seed, below one MLflow run. Raises InputError for what
     cannot be done.
 
-    measure_first: called with the task, its checksum and the seeds before anything is trained.
+    measure_first: called with the task's name, the task, its checksum and the seeds before anything
+    is trained.
     """
     definition = find_task(asked.task)
     if asked.epochs is not None and asked.epochs < 1:
@@ -206,7 +207,7 @@ def train_seeds(
     runs = len(numbers) + (len(points) - 1 if asked.profile == "paper" else 0)
     ahead = estimate(data, passes, runs, parameters, "cuda" if devices else "cpu")
     if measure_first is not None:
-        measure_first(data, checksum, numbers)
+        measure_first(definition.name, data, checksum, numbers)
     LOG.info(f"{definition.name} with {shown}, PROFILE={asked.profile}: {ahead}")
     with Journal(
         base,
@@ -216,7 +217,7 @@ def train_seeds(
     ) as above:
         above.tags(inherited())
     parent = above.run_id or str(base)
-    about = {"profile": asked.profile, "args": asked.args, "options": own | typed}
+    about: dict[str, Any] = {"profile": asked.profile, "args": asked.args, "options": own | typed}
 
     def stage(title: str, place: Path, seed: int, settings: dict[str, Any], number: int) -> Stage:
         arguments = ["--config", str(path.relative_to(ROOT)), *words]
@@ -296,7 +297,7 @@ def train_seeds(
         ]
     )
 
-    about |= {
+    about = about | {
         "suite": definition.suite,
         "parent": parent,
         "share": asked.share,

@@ -34,6 +34,8 @@ class RecurrentLayer(nn.Module):
     pair_size  of a pair's vector
     """
 
+    keys: Tensor  # (pairs,) of the pairs that have a vector, ascending
+
     def __init__(
         self,
         hidden: int,

@@ -81,7 +81,7 @@ def test_two_seeds_of_two_encoders_are_scored_tracked_and_compared(
         x for x in format_scores(second).splitlines() if x.startswith(f"against {first[0].label}")
     )
     assert (
-        "paired bootstrap over examples p = " in line
+        "paired bootstrap over seeds and examples p = " in line
         and "paired t over 2 fine-tuning seeds" in line
     )
     table = compare("NCBI")

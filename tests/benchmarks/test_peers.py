@@ -167,8 +167,7 @@ def test_what_cannot_be_asked_for(
 
 def test_missing_models_are_trained_first(monkeypatch: pytest.MonkeyPatch, runs: Path) -> None:
     made: list[object] = []
-    monkeypatch.setattr(peers, "seed_results", made.append)
-    monkeypatch.setattr(peers, "train_seeds", lambda asked: (asked.task, asked.model))
+    monkeypatch.setattr(peers, "score_seeds", lambda asked: made.append((asked.task, asked.model)))
     monkeypatch.setattr(peers, "pretrain", made.append)
     peers.train_missing(
         ["dictionary", "NCBI/minilm + BC5-disease/minilm > names", "dictionary > sapbert"], Files()
