@@ -60,6 +60,11 @@ COMMANDS = {
     "graph refine": Command(
         "kg.build.refine:refine", "prepare a Chinese graph for training", ("graph",)
     ),
+    "graph shuffle": Command(
+        "kg.build.shuffle:shuffle_graph",
+        "permute a graph's triples: a control of what they say",
+        ("graph",),
+    ),
     "graph texts": Command(
         "kg.build.texts:write_texts", "write a source's running text", ("source", "path")
     ),

@@ -15,6 +15,7 @@ import numpy as np
 
 from core.arrays import read_table
 from core.files import InputError
+from datamodules.controls import GIVEN, exchange_entities
 from datamodules.tokenizers import token_spans
 from kg.linking.matcher import DictionaryLinker
 
@@ -29,15 +30,16 @@ def links(
     """What finds the mentions of texts, by the names in the export `folder`.
 
     hits     share of the mentions that are kept, chosen by text and place alone
-    foreign  share of those whose entity is another one, always the same for each: what is left of a
-    gain is not what entities
-             say, but that something is marked. Entities without triples are exchanged among
-             themselves
+    foreign  share of those whose entity is another one of its type, always the same for each: what
+             is left of a gain is not what the entity says. Entities without triples are exchanged
+             among themselves
     further  files and folders that the export must hold besides FILES
 
     The result accepts texts and the character offsets of their tokens ((0, 0) for special tokens),
     and returns the mentions (M, 4): text, first token, last token + 1, entity. A mention that a
     special token, or the end of a window, cuts is left out.
+
+    What was pre-trained with a control (:mod:`datamodules.controls`) is given the same entities.
 
     Raises InputError when the folder lacks a file, or for a share that cannot be.
     """
@@ -50,14 +52,14 @@ def links(
     for name, share in (("hits", hits), ("foreign", foreign)):
         if not 0 <= share <= 1:
             raise InputError(f"{name} {share}: expected a share from 0 to 1")
-    ids = read_table(folder / "entities.parquet", ["id"])["id"].combine_chunks()
+    entities = read_table(folder / "entities.parquet", ["id", "type"])
+    ids = entities["id"].combine_chunks()
     degree = np.load(folder / "degree.npy", allow_pickle=False)
     dictionary = DictionaryLinker(read_table(folder / "names.parquet"), ids, degree)
     index = {name: i for i, name in enumerate(ids.to_pylist())}
-    other = np.arange(len(ids))
-    for alike in (np.flatnonzero(degree > 0), np.flatnonzero(degree == 0)):
-        mixed = np.random.default_rng(0).permutation(alike)
-        other[mixed] = np.roll(mixed, 1)  # in a circle: none is its own
+    other = exchange_entities(entities["type"].to_pylist(), degree)
+    control = folder / GIVEN
+    given = np.load(control, allow_pickle=False) if control.exists() else np.arange(len(ids))
 
     # an epoch's texts are linked once; a stream of new ones does not fill the memory
     @lru_cache(1 << 17)
@@ -71,7 +73,9 @@ def links(
             rows = [
                 (a, b, int(other[e]) if c else e) for (a, b, e), c in zip(rows, chosen, strict=True)
             ]
-        return np.array(rows, np.int64).reshape(-1, 3)
+        found = np.array(rows, np.int64).reshape(-1, 3)
+        found[:, 2] = given[found[:, 2]]
+        return found
 
     def linked(texts: list[str], offsets: list[list[tuple[int, int]]]) -> np.ndarray:
         spans = []

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from core.files import written
+from datamodules.controls import GIVEN
 from datamodules.corpus import Example
 from datamodules.masking import IGNORE, masked, units
 from datamodules.rows import attention, padded
@@ -93,7 +94,8 @@ class OrderedText(CorpusData):
         EmbeddingTable.load(self.entities).check_graph(graph.ids, self.graph)
         self.read_corpus(fingerprint(self.graph), 1)
         # (Z,) how often the training text mentions each
-        self.frequency = self.corpus.entity_counts(len(graph.entities))
+        self.read_control(graph)
+        self.frequency = self.entity_counts(len(graph.entities))
         self.set_up(graph)
         self.random_ids = replacements(self.tokenizer)
         self.end_ids = ends_of_sentences(self.tokenizer)
@@ -106,7 +108,7 @@ class OrderedText(CorpusData):
     ) -> tuple[Ordered, np.ndarray, np.ndarray]:
         """(sequence number `index`, its mentions (m, 3) first token, last + 1, entity, (m,) bool
         which are masked)."""
-        found = self.corpus[index]
+        found = self.sequence(index)
         n, cut = len(found.ids), self.cut(found)
         swap = bool(rng.random() < 0.5)
         unit = units(found.word_start, found.mentions[:, :2])
@@ -145,12 +147,14 @@ class OrderedText(CorpusData):
         return OrderedBatch(*map(torch.from_numpy, arrays))
 
     def export(self, folder: str | Path) -> None:
-        """Write tokenizer, the graph's entities and names, and how many triples each entity has,
-        into `folder`."""
+        """Write tokenizer, the graph's entities and names, how many triples each entity has, and
+        the entities of a control, into `folder`."""
         super().export(folder)
         for name in ("entities", "names"):
             shutil.copyfile(Path(self.graph) / f"{name}.parquet", Path(folder) / f"{name}.parquet")
         save_array(folder, "degree", KnowledgeGraph.load(self.graph).degree())
+        if self.given is not None:
+            save_array(folder, GIVEN.removesuffix(".npy"), self.given)
 
 
 def blank(text: Ordered) -> Ordered:

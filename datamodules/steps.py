@@ -21,8 +21,11 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 from transformers import PreTrainedTokenizerFast
 
 from core.files import InputError
+from datamodules.controls import give_entities
 from datamodules.corpus import Corpus
+from datamodules.corpus import Example as CorpusExample
 from datamodules.tokenizers import load_tokenizer, tokenizer_fingerprint
+from kg.graph import KnowledgeGraph
 
 
 class Stepped(Protocol):
@@ -329,6 +332,8 @@ class CorpusData(StepData):
 
     corpus      folder that `kepl data corpus` wrote
     max_length  tokens a sequence, with special ones
+    control     what is given in place of the entities that the text names
+                (:mod:`datamodules.controls`); None: themselves
     The rest as in :class:`StepData`.
 
     A subclass calls :meth:`read_corpus` in its ``read``. Raises InputError when corpus and
@@ -339,10 +344,17 @@ class CorpusData(StepData):
     min_mentions = 0  # sequences with fewer are left out of training, never of validation
 
     def __init__(
-        self, corpus: str, tokenizer: str, batch_size: int, max_length: int = 512, **steps: Any
+        self,
+        corpus: str,
+        tokenizer: str,
+        batch_size: int,
+        max_length: int = 512,
+        control: str | None = None,
+        **steps: Any,
     ) -> None:
         super().__init__(corpus, tokenizer, batch_size, **steps)
-        self.max_length = max_length
+        self.max_length, self.control = max_length, control
+        self.given: np.ndarray | None = None  # (Z,) the entity in place of each
 
     def read_corpus(self, graph: str | None = None, special: int = 0) -> None:
         """Open the corpus, which is linked with the graph of that fingerprint, for examples of
@@ -351,6 +363,27 @@ class CorpusData(StepData):
         self.corpus.check_length(self.max_length, special)
         self.train_indices, self.held_out_indices = self.corpus.divided(self.min_mentions)
         self.lengths = self.corpus.lengths
+
+    def read_control(self, graph: KnowledgeGraph) -> None:
+        """Exchange the entities of `graph` as `control` says. Raises InputError for no control."""
+        if self.control is not None:
+            self.given = give_entities(self.control, graph)
+
+    def sequence(self, index: int) -> CorpusExample:
+        """Sequence number `index`, with the entities that are given."""
+        found = self.corpus[index]
+        if self.given is None:
+            return found
+        mentions = found.mentions.copy()
+        mentions[:, 2] = self.given[mentions[:, 2]]
+        return found._replace(mentions=mentions)
+
+    def entity_counts(self, entities: int) -> np.ndarray:
+        """(entities,) int64: how often each is given in the training text."""
+        counts = self.corpus.entity_counts(entities)
+        if self.given is None:
+            return counts
+        return np.bincount(self.given, counts, entities).astype(np.int64)
 
     @property
     def mask_id(self) -> int:

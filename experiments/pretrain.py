@@ -7,7 +7,8 @@ after the other.
 
 Every stage keeps what it has finished, so the same command resumes after a killed one. A pipeline
 has profiles, each with its stages, and one `training` whose variants differ in the configs that are
-laid over it. `data_of` names a pipeline whose
+laid over it; a variant may have `stages` of its own, and `arguments` that replace the training's.
+`data_of` names a pipeline whose
 profiles, and their folder, it uses: what is compared with a paper is trained on the same data.
 
 A stage runs a command, or a package.module:function, with arguments (core.call); {NAME} in them is
@@ -173,20 +174,19 @@ def commands(
     words = [*machine_words(where, gpu, plan), "--seed_everything", str(seed)]
     words += [*(["--fresh", "true"] if fresh else []), *shlex.split(args)]
     stages: list[Stage] = []
-    for stage in profile["stages"]:
+    before = [own for variant in trained.values() for own in variant.get("stages", [])]
+    for stage in [*profile["stages"], *before]:
         if stage.get("unless", "") not in given:
             values |= fill_all(stage.get("sets", {}), values)
             options = option_words(fill_all(stage.get("arguments", {}), values))
             options += fill(stage.get("words", []), values)
             stages.append(Stage(stage["title"], stage["run"], options))
-    if trained:
-        training = pipeline["training"]
-        words += option_words(
-            fill_all(training.get("arguments", {}) | profile.get("arguments", {}), values)
-        )
+    training = pipeline["training"] if trained else {}
+    common = training.get("arguments", {}) | profile.get("arguments", {})
     for name, variant in trained.items():
         files = layered_configs(paper, training["configs"], variant, profile)
-        options = [*option_words({"config": files}), *words]
+        own = option_words(fill_all(common | variant.get("arguments", {}), values))
+        options = [*option_words({"config": files}), *words, *own]
         options += ["--result", str(work / f"result-{name}.json")]
         together = variant.get("together") if "experiments/common/cpu.yaml" in words else None
         stages.append(Stage(variant["title"], "experiments.run", options, name, together))

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from core.files import written
+from core.files import InputError, written
 from datamodules.masking import IGNORE, masked, units
 from datamodules.rows import attention, framed, numbered, padded
 from datamodules.steps import CorpusData, Places
@@ -99,14 +99,18 @@ class KeBioLMData(CorpusData):
     def read(self) -> None:
         table = EmbeddingTable.load(self.entities)
         if self.graph is not None:
-            table.check_graph(KnowledgeGraph.load(self.graph).ids, self.graph)
+            graph = KnowledgeGraph.load(self.graph)
+            table.check_graph(graph.ids, self.graph)
+            self.read_control(graph)
+        elif self.control is not None:
+            raise InputError(f"control {self.control}: it exchanges a graph's entities; give graph")
         self.read_corpus(table.manifest.get("graph"))
-        self.known = self.corpus.entity_counts(len(table.entity_ids))  # (E,)
+        self.known = self.entity_counts(len(table.entity_ids))  # (E,)
         special = set(self.tokenizer.all_special_ids)
         self.random_ids = np.array([i for i in range(len(self.tokenizer)) if i not in special])
 
     def example(self, index: int, rng: np.random.Generator, held_out: bool) -> KeBioLMExample:
-        found = self.corpus[index]
+        found = self.sequence(index)
         spans = found.mentions[:, :2]
         unit = units(found.word_start, spans if self.whole_entity_masking else spans[:0])
         ids, labels = masked(found.ids, unit, rng, self.mask_id, self.random_ids, **self.rates)
