@@ -24,11 +24,13 @@ GIVEN = "given.npy"
 
 def exchange_entities(types: Sequence[str], degree: np.ndarray, seed: int = 0) -> np.ndarray:
     """(Z,) for each entity another of its type, each once; of those with triples one with triples.
-    One that is alone of its kind keeps its place.
+    Those that are alone of their kind are exchanged among themselves.
 
     types: (Z,); degree: (Z,) triples of each.
     """
     kind = np.unique(np.array(types, str), return_inverse=True)[1] * 2 + (degree > 0)
+    alone = np.bincount(kind, minlength=1)[kind] == 1
+    kind = np.where(alone, -1 - (degree > 0), kind)
     order = np.random.default_rng(seed).permutation(len(kind))
     order = order[np.argsort(kind[order], kind="stable")]
     other = np.arange(len(kind))

@@ -72,6 +72,7 @@ class RecurrentLayer(nn.Module):
         """(B, L, H) states, (B, L) ids and mask, 1 on the first tokens -> (B, L, 2 size); 0 on
         padding."""
         pair = self.pair(self.pair_numbers(input_ids)).to(states.dtype)  # (B, L - 1, pair_size)
+        pair = pair * attention_mask[:, 1:, None]  # a token and padding are no pair
         before = nn.functional.pad(pair, (0, 0, 1, 0))
         after = nn.functional.pad(pair, (0, 0, 0, 1))
         inputs = self.dropout(torch.cat([states, before, after], -1))

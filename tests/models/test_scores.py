@@ -14,6 +14,7 @@ from sklearn.metrics import accuracy_score, f1_score
 from models.metrics import (
     acc1_tallies,
     accuracy_tallies,
+    adjust_holm,
     bootstrap_interval,
     compared,
     label_tallies,
@@ -173,3 +174,26 @@ def test_the_bootstraps_p_is_never_zero() -> None:
         found.p_bootstrap == pytest.approx(1 / 100)
         and found.difference == found.low == found.high == 1
     )
+
+
+def test_holm_by_hand() -> None:
+    """Holm 1979: the smallest p times 4, the next times 3, …, none below one before it."""
+    assert adjust_holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert adjust_holm([0.9, 0.8]) == [1.0, 1.0] and adjust_holm([]) == []
+
+
+def test_an_interval_over_seeds_holds_how_they_vary() -> None:
+    """Five seeds whose difference varies by 0.05 around nothing: an interval over examples alone
+    misses 0 in most of the trials, one over seeds too in few."""
+    rng = np.random.default_rng(0)
+    missed, alone = 0, 0
+    for _ in range(40):
+        first, second = {}, {}
+        for seed in range(5):
+            right = rng.random((2, 400)) < np.array([[0.6 + rng.normal(0, 0.05)], [0.6]])
+            first[seed], second[seed] = (np.stack([r, np.ones(400)], 1) for r in right.astype(int))
+        found = compared(first, second, samples=500)
+        missed += not found.low <= 0 <= found.high
+        pooled = compared({0: sum(first.values())}, {0: sum(second.values())}, samples=500)  # type: ignore[dict-item]
+        alone += not pooled.low <= 0 <= pooled.high
+    assert missed <= 8 < alone
