@@ -20,7 +20,7 @@ export PYTHONUNBUFFERED := 1
 $(foreach v,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $v))),$(eval unexport $v)))
 KEPL := $(VENV_PYTHON) -P -m app.cli
 
-VERBS := finetune rerank predict link embed evaluate peers compare table figures cases synonyms probe overlap counts data sweep serve demo dashboard tasks publish results sync
+VERBS := finetune rerank predict link embed evaluate peers compare curve knowledge table figures cases synonyms probe overlap counts data sweep serve demo dashboard tasks publish results sync
 .PHONY: help setup $(VERBS) results-check gpu-check gpu-wheels speed size test fuzz test-slow soak mutants faults nightly lint types contracts check docs
 
 help:  ## list the targets
@@ -53,6 +53,8 @@ embed: $(INSTALLED)  ## vectors of names or short texts (MODEL= INPUT= OUTPUT=)
 evaluate: $(INSTALLED)  ## score an entity linker beside both baselines (TASK= MODEL= SPLIT= MIRROR=)
 peers: $(INSTALLED)  ## chains beside other people's linkers on an end-to-end task (TASK=NCBI-E2E CHAINS= PEERS= SPLIT= MIRROR=)
 compare: $(INSTALLED)  ## every system scored on a task, with paired tests (TASK=<task>|synonyms BASE=)
+curve: $(INSTALLED)  ## score against the share of the training documents (TASK= MODELS="plain marks smedbert" SHARES= SEEDS= MIRROR=)
+knowledge: $(INSTALLED)  ## a paper's primary comparison with its controls, from nothing (PAPER=smedbert PLAN=1 MIRROR=)
 table: $(INSTALLED)  ## a paper's table, reported beside measured (PAPER= TABLE=; RUN=1 SEEDS= first makes the missing results)
 figures: $(INSTALLED)  ## a paper's figures (PAPER= OUT=)
 cases: $(INSTALLED)  ## what a scored linker gets wrong, most frequent first (TASK= OF= TOP=)

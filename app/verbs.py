@@ -39,6 +39,16 @@ GROUPS = {
         "compare": Command(
             "benchmarks.commands:Compare", "every system scored on a task, best first", ("task",)
         ),
+        "curve": Command(
+            "benchmarks.commands:Curve",
+            "score against the share of the training documents",
+            ("task",),
+        ),
+        "knowledge": Command(
+            "benchmarks.commands:Knowledge",
+            "a paper's primary comparison with its controls",
+            ("paper",),
+        ),
         "table": Command(
             "app.commands:table",
             "a paper's table, reported beside measured",

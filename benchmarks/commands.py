@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from benchmarks.options import Evaluation, LinkerTuning, Probing, Reranking
 from datamodules.options import Files
-from experiments.machine import SeedTraining
+from experiments.machine import Machine, SeedTraining
 from inference.options import LinkerOptions
 
 if TYPE_CHECKING:
@@ -192,6 +192,78 @@ class Compare:
         from benchmarks.compare import compare
 
         return compare(self.task, self.profile, self.base, self.samples, self.split)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curve:
+    """Score against the share of the training documents, of several systems: a table and a figure.
+    What is missing is trained.
+
+    Args:
+        task: Fine-tuning task.
+        models: Encoders; beside a paper's, names of its variants (plain, marks, shuffled) mean its
+            runs.
+        shares: Shares of the training documents, drawn by the seed.
+        seeds: How many seeds, or which ones.
+        epochs: Passes over all training documents; a share is passed over 1 / its root as often.
+            Default: as the task's YAML says.
+        base: System that the others are compared with. Default: the best.
+        out: PNG file of the figure. Default: curves/TASK.png in the folder of runs.
+
+    Examples:
+      make curve TASK=cMedQANER MODELS="plain marks shuffled smedbert" MIRROR=downloads/
+      kepl curve NCBI --models mlm kebiolm --shares 0.1 1 --seeds 5 --mirror downloads/
+    """
+
+    task: str
+    models: Sequence[str]
+    shares: Sequence[float] = (0.03, 0.1, 0.3, 1.0)
+    seeds: str = "3"
+    epochs: int | None = None
+    base: str | None = None
+    out: Path | None = None
+    files: Files = Files()
+    machine: Machine = Machine()
+
+    def run(self) -> str:
+        from benchmarks.curves import draw_curve, format_curve, score_curve
+        from core.tracking import folder_name, runs_folder
+
+        asked = SeedTraining(
+            task=self.task,
+            seeds=self.seeds,
+            epochs=self.epochs,
+            files=self.files,
+            machine=self.machine,
+        )
+        points = score_curve(asked, self.models, self.shares)
+        path = self.out or runs_folder() / "curves" / f"{folder_name(self.task)}.png"
+        draw_curve(points, path)
+        return f"{format_curve(points, self.base)}\nFigure: {path}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Knowledge:
+    """A paper's primary comparison with its controls, from nothing: what knowledge is worth.
+
+    Args:
+        paper: Paper whose comparison experiments/PAPER/knowledge.yaml states.
+        plan: Only say what is ahead.
+
+    Examples:
+      make knowledge PAPER=smedbert MIRROR=downloads/
+      kepl knowledge smedbert --plan
+    """
+
+    paper: str
+    plan: bool = False
+    files: Files = Files()
+    machine: Machine = Machine()
+
+    def run(self) -> str:
+        from benchmarks.knowledge import compare_knowledge
+
+        return compare_knowledge(self.paper, self.plan, self.files, self.machine)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,175 @@
+"""Learning curves: the score of several systems against the share of the training documents.
+
+    kepl curve cMedQANER --models plain marks shuffled smedbert --shares 0.03 0.1 0.3 1
+
+A share is drawn by the seed and a part of every larger one of that seed
+(datamodules.tasks.selection). Fewer documents are passed over more often: epochs grow by the root
+of 1 / share. What is missing is trained; what is there is kept, so the same command resumes.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from benchmarks.finetune import score_seeds, spread
+from benchmarks.results import (
+    TRIVIAL,
+    Group,
+    Result,
+    grouped,
+    stored,
+    versus,
+)
+from core.files import InputError, written
+from core.tracking import newest_export
+from datamodules.tasks.definition import config_of
+from datamodules.tasks.prepare import find_task
+from experiments.machine import SeedTraining
+from experiments.names import recipes
+from experiments.pretrain import pipeline_of, pretrain
+
+LOG = logging.getLogger(__name__)
+COLOURS = ("#2a6f97", "#bc4749", "#6a994e", "#7b2cbf", "#e09f3e", "#495057")
+
+
+class Point(NamedTuple):
+    """The results of one system at one share, a seed each."""
+
+    system: str
+    share: float
+    results: list[Result]
+
+
+def name_systems(models: Sequence[str]) -> dict[str, str]:
+    """{name in the figure: the encoder that MODEL= accepts}. A word that is no paper but a variant
+    of the only paper among the models means that variant's run.
+
+    Raises InputError for a variant of nothing.
+    """
+    papers = [one for one in models if one.partition("/")[0] in recipes()]
+    known = {one.partition("/")[0] for one in papers if one.partition("/")[0] != "zh"}
+    found: dict[str, str] = {}
+    for model in models:
+        owner = next(iter(known)) if len(known) == 1 else None
+        variants = pipeline_of(owner)["variants"] if owner else {}
+        if model not in recipes() and model in variants:
+            files = variants[model].get("configs") or ["pretrain.yaml"]
+            found[model] = f"{owner}/{Path(files[-1]).stem}"
+        else:
+            found[model] = model
+    return found
+
+
+def train_missing(systems: dict[str, str]) -> None:
+    """Pre-train the variants that have no finished run, in the small profile."""
+    for name, model in systems.items():
+        paper, _, stem = model.partition("/")
+        if stem and paper in recipes() and newest_export(paper, stem) is None:
+            LOG.info(f"{model} is missing: it is pre-trained first")
+            pretrain(paper, variants=[name])
+
+
+def epochs_of(task: str, share: float, epochs: int | None) -> int | None:
+    """Passes over a share of the training documents."""
+    if share == 1:
+        return epochs
+    whole = epochs or config_of(task)[1]["small"]["trainer.max_epochs"]
+    return math.ceil(whole / math.sqrt(share))
+
+
+def score_curve(asked: SeedTraining, models: Sequence[str], shares: Sequence[float]) -> list[Point]:
+    """The results of every system at every share, smallest first; the trivial baseline among
+    them.
+
+    asked: task, seeds and settings of the fine-tuning; its `model` and `share` are not used.
+    Raises InputError for a share that cannot be.
+    """
+    definition = find_task(asked.task)
+    if wrong := [share for share in shares if not 0 < share <= 1]:
+        raise InputError(f"shares: {wrong[0]:g}; expected numbers above 0 and at most 1")
+    systems = name_systems(models)
+    train_missing(systems)
+    points = []
+    for share in sorted(set(shares)):
+        for name, model in systems.items():
+            epochs = epochs_of(definition.name, share, asked.epochs)
+            own = replace(asked, model=model, share=share, epochs=epochs)
+            LOG.info(f"{name}, {share:.0%} of the training documents")
+            points.append(Point(name, share, score_seeds(own)))
+        protocol = points[-1].results[0].protocol
+        seeds = {result.seed for result in points[-1].results}
+        trivial = [
+            r
+            for r in stored("finetune", definition.name)
+            if r.model.name == TRIVIAL
+            and dict(r.protocol) == dict(protocol)
+            and (share == 1 or r.seed in seeds)
+        ]
+        points.append(Point(TRIVIAL, share, trivial))
+    return points
+
+
+def group_of(point: Point) -> Group:
+    """The seeds of a point as one group."""
+    return next(iter(grouped(point.results).values()))._replace(label=point.system)
+
+
+def format_curve(points: Sequence[Point], base: str | None = None) -> str:
+    """A table of the scores, a row for each share, and the paired tests at each share."""
+    first = points[0].results[0]
+    names = list(dict.fromkeys(p.system for p in points))
+    lines = [
+        f"{first.task}, {first.split} {first.metric}: means over seeds ± standard deviations",
+        f"{'share':<8}" + "".join(f"{name:>20}" for name in names),
+    ]
+    for share in sorted({p.share for p in points}):
+        cells = []
+        for name in names:
+            own = [p for p in points if (p.system, p.share) == (name, share)]
+            mean, sd = spread(group_of(own[0]).values())
+            cells.append(f"{mean:.4f}" + (f" ± {sd:.4f}" if sd is not None else ""))
+        lines.append(f"{share:<8.0%}" + "".join(f"{cell:>20}" for cell in cells))
+    for share in sorted({p.share for p in points}):
+        groups = [group_of(p) for p in points if p.share == share]
+        title = f"\n{share:.0%} of the training documents"
+        lines.append(versus(title, groups, first.metric, base))
+    return "\n".join(lines)
+
+
+def draw_curve(points: Sequence[Point], path: Path) -> None:
+    """Write a PNG: mean score against share (log), with the range of the seeds; the baseline that
+    trains nothing dashed."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
+    FigureCanvasAgg(figure)
+    axis = figure.subplots()
+    names = list(dict.fromkeys(p.system for p in points))
+    for number, name in enumerate(names):
+        own = sorted((p for p in points if p.system == name), key=lambda p: p.share)
+        values = [group_of(p).values() for p in own]
+        shares, means = [100 * p.share for p in own], [float(np.mean(v)) for v in values]
+        colour = COLOURS[number % len(COLOURS)]
+        style = "--" if name == TRIVIAL else "-"
+        axis.plot(shares, means, style, marker="o", color=colour, label=name, linewidth=1.6)
+        lows, highs = [min(v) for v in values], [max(v) for v in values]
+        axis.fill_between(shares, lows, highs, color=colour, alpha=0.15, linewidth=0)
+    ticks = sorted({100 * p.share for p in points})
+    axis.set_xscale("log")
+    axis.set_xticks(ticks, [f"{tick:g} %" for tick in ticks])
+    axis.minorticks_off()
+    first = points[0].results[0]
+    axis.set_xlabel("training documents")
+    axis.set_ylabel(f"{first.task}, {first.split} {first.metric}")
+    axis.grid(alpha=0.3)
+    axis.legend(frameon=False)
+    with written(path, "wb") as handle:
+        figure.savefig(handle, format="png", dpi=120)
