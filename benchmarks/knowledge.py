@@ -71,9 +71,8 @@ def format_estimate(design: dict[str, Any]) -> str:
         and newest_export(model.partition("/")[0], model.partition("/")[2] or "pretrain") is None
     ]
     parts = len(design["shares"]) - (1 in design["shares"])
-    runs = len(systems) * (
-        design["seeds"] * (1 in design["shares"]) + design["curve_seeds"] * parts
-    )
+    on_all = design["seeds"] if 1 in design["shares"] else 0
+    runs = len(systems) * (on_all + design["curve_seeds"] * parts)
     first = f"{len(missing)} pre-trainings ({', '.join(missing)})" if missing else "no pre-training"
     return (
         f"{first} and {runs} fine-tunings on {design['task']}: {len(systems)} systems,"
