@@ -344,14 +344,12 @@ class KeBioLM(PaperModule):
     def rate(self, name: str) -> float:
         if name == "encoder.entity":
             return self.entity_lr
-        # The projection onto the table keeps the encoder's slow rate: an entity that is mentioned
-        # once is found again
-        # only while its mention's projection stays where it was.
-        return (
-            self.lr
-            if name.startswith(("encoder.bert.", "encoder.mention_projection."))
-            else self.head_lr
-        )
+        # The projection onto a table that is learned keeps the encoder's slow rate: an entity that
+        # is mentioned once is found again only while its mention's projection stays where it was.
+        # Where the table is frozen, all that is learned of entities is in the projection.
+        slow = ["encoder.bert."]
+        slow += [] if self.freeze_entities else ["encoder.mention_projection."]
+        return self.lr if name.startswith(tuple(slow)) else self.head_lr
 
     def decays(self, name: str, parameter: nn.Parameter) -> bool:
         return parameter.dim() > 1 and name != "encoder.entity"
