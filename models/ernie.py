@@ -49,7 +49,8 @@ from models.encoders import (
     through_layers,
 )
 from models.layers import in_rows
-from models.ordered import OrderedLM
+from models.measures import Measures
+from models.ordered import OrderedLM, drop_masked, measure_without_answers
 
 SETTINGS = ("text_layers", "heads")
 
@@ -211,6 +212,17 @@ class ERNIE(OrderedLM):
 
     def new_parts(self, hidden: int, size: int) -> dict[str, nn.Module]:
         return {"to_entity": nn.Linear(hidden, size)}
+
+    def measures(self, batch: ERNIEBatch) -> Measures:
+        """What OrderedLM measures, and masked-LM losses without the entities of hidden mentions."""
+        given = drop_masked(batch.mentions, batch.mlm_labels)
+        unlinked = self.encoder(batch.input_ids, layout(batch), given, batch.second)
+        linked = self.encoder(batch.input_ids, layout(batch), batch.mentions, batch.second)
+        words = self.encoder.bert.embeddings.word_embeddings.weight
+        return {
+            **super().measures(batch),
+            **measure_without_answers(batch, batch.asked, linked, unlinked, self.head, words),
+        }
 
     def outputs(self, batch: ERNIEBatch) -> tuple[Tensor, Tensor, Tensor]:
         states = self.encoder(batch.input_ids, layout(batch), batch.mentions, batch.second)

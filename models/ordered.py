@@ -4,12 +4,13 @@ segments."""
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
 from transformers import BertModel
 
+from datamodules.masking import IGNORE
 from datamodules.steps import places
 from kg.vectors.embeddings import EmbeddingTable
 from models.base import PaperModule
@@ -20,6 +21,7 @@ from models.measures import Measures, term_means, total_loss
 from models.metrics import reciprocal_ranks
 
 TERMS = ("mlm", "sop", "entity")
+MentionsT = TypeVar("MentionsT", bound=Any)
 
 
 class Text(Protocol):
@@ -52,6 +54,40 @@ def text_losses(
         order(states[:, 0]).float(), batch.order, ignore_index=-100, reduction="sum"
     )
     return torch.stack([language, told])
+
+
+def drop_masked(mentions: MentionsT, mlm_labels: Tensor) -> MentionsT:
+    """The mentions (with a `span` (M, 3) of row, first token, last + 1) whose first token is not to
+    be predicted from (B, L) labels."""
+    row, first = mentions.span[:, 0], mentions.span[:, 1]
+    kept = mlm_labels[row, first] == IGNORE
+    return type(mentions)(*(part[kept] for part in mentions))
+
+
+def label_outside(mlm_labels: Tensor, span: Tensor) -> Tensor:
+    """(B, L) the labels without those inside the mentions `span` (M, 3)."""
+    place = torch.arange(mlm_labels.shape[1], device=mlm_labels.device)
+    inside = (span[:, 1:2] <= place) & (place < span[:, 2:3])  # (M, L)
+    covered = torch.zeros_like(mlm_labels).index_add(0, span[:, 0], inside.long()) > 0
+    return mlm_labels.masked_fill(covered, IGNORE)
+
+
+def measure_without_answers(
+    batch: Any, span: Tensor, linked: Tensor, unlinked: Tensor, head: MLMHead, words: Tensor
+) -> Measures:
+    """Masked-LM losses that an entity of a hidden mention cannot lower: of tokens outside the
+    mentions `span` (M, 3), with states `linked` (B, L, H); and of all tokens, with states
+    `unlinked`, for which no hidden mention was given its entity."""
+
+    def loss(states: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        there = labels != IGNORE
+        total = word_loss(states[there], labels[there], lambda own: head(own, words), len(words))
+        return total, there.sum()
+
+    return {
+        "loss_mlm_outside": loss(linked, label_outside(batch.mlm_labels, span)),
+        "loss_mlm_unlinked": loss(unlinked, batch.mlm_labels),
+    }
 
 
 class OrderedLM(PaperModule):

@@ -55,7 +55,7 @@ from models.encoders import layout, load_bert, load_mlm_head, start_as_bert, wri
 from models.heads import MLMHead
 from models.measures import Measures, term_means, total_loss
 from models.metrics import reciprocal_ranks
-from models.ordered import order_head, text_losses
+from models.ordered import drop_masked, measure_without_answers, order_head, text_losses
 from models.smedbert.attention import SpanProjection
 from models.smedbert.context import Norm, compatibility, sampled_softmax
 from models.smedbert.encoder import SMedBERTEncoder
@@ -253,6 +253,12 @@ class SMedBERT(PaperModule):
         }
         if not self.knowledge_losses:
             return found
+        assert self.encoder is not None
+        given = drop_masked(batch.infused, batch.mlm_labels)
+        unlinked = self.encoder(batch.input_ids, layout(batch), given, batch.second)
+        words = self.encoder.bert.embeddings.word_embeddings.weight
+        span = batch.masked.span
+        found |= measure_without_answers(batch, span, states, unlinked, self.head, words)
         for drawn, suffix in ((batch.ranked, ""), (batch.even, "_even")):
             assert drawn is not None
             there = drawn >= 0
