@@ -32,8 +32,6 @@ class RecurrentLayer(nn.Module):
     size       of the LSTM in each direction: states are 2 size wide
     pairs      how many pairs have a vector of their own, the most frequent of the training texts
     pair_size  of a pair's vector
-    unknown    share of the tokens, and of the pairs, that a training step reads as unknown ones:
-               new texts hold many
     """
 
     keys: Tensor  # (pairs,) of the pairs that have a vector, ascending
@@ -45,13 +43,12 @@ class RecurrentLayer(nn.Module):
         pairs: int = 20_000,
         pair_size: int = 64,
         dropout: float = 0.3,
-        unknown: float = 0.15,
     ) -> None:
         super().__init__()
         self.hidden_size = 2 * size
         self.register_buffer("keys", torch.full((pairs,), NO_PAIR))
         self.pair = nn.Embedding(pairs + 1, pair_size)
-        self.dropout, self.unknown = nn.Dropout(dropout), unknown
+        self.dropout = nn.Dropout(dropout)
         self.lstm = nn.LSTM(hidden + 2 * pair_size, size, batch_first=True, bidirectional=True)
 
     def read_pairs(self, sequences: Iterable[Sequence[int]]) -> None:
@@ -74,12 +71,7 @@ class RecurrentLayer(nn.Module):
     def forward(self, states: Tensor, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """(B, L, H) states, (B, L) ids and mask, 1 on the first tokens -> (B, L, 2 size); 0 on
         padding."""
-        number = self.pair_numbers(input_ids)
-        if self.training:
-            number = number * (torch.rand(number.shape, device=number.device) >= self.unknown)
-            seen = torch.rand(input_ids.shape, device=states.device) >= self.unknown
-            states = states * seen[..., None]
-        pair = self.pair(number).to(states.dtype)  # (B, L - 1, pair_size)
+        pair = self.pair(self.pair_numbers(input_ids)).to(states.dtype)  # (B, L - 1, pair_size)
         pair = pair * attention_mask[:, 1:, None]  # a token and padding are no pair
         before = nn.functional.pad(pair, (0, 0, 1, 0))
         after = nn.functional.pad(pair, (0, 0, 0, 1))
