@@ -456,7 +456,9 @@ def difference(
         else f", paired t over {seeds} {one.kind} seeds {p_value(c.p_seeds)}"
     )
     first = f"{s * c.difference:+.{d}f}"
-    over = f"seeds and {style.over}" if seeds > 1 else f"{style.over} of one seed"
+    trained = one.results[0].kind == "finetune"
+    alone = f"{style.over} of one seed" if trained else style.over
+    over = f"seeds and {style.over}" if seeds > 1 else alone
     return (
         f"{first}{' ' if brackets else ', '}{told}, paired bootstrap over {over} p ="
         f" {c.p_bootstrap:.4f}{t}"

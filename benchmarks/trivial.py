@@ -92,7 +92,7 @@ class Cosines:
         self.vectors = TfidfVectorizer(analyzer="char", ngram_range=(1, 2))
         self.vectors.fit(texts)
 
-    def of(self, examples: Sequence[Pair]) -> np.ndarray:
+    def measure(self, examples: Sequence[Pair]) -> np.ndarray:
         """(n,) the cosine of each pair's two texts."""
         first = self.vectors.transform([e.first for e in examples])
         second = self.vectors.transform([e.second for e in examples])
@@ -184,9 +184,9 @@ def list_choices(task: Task, train: Sequence[Any]) -> list[Choice]:
         return [with_majority(name, label) for name, label in found.items()]
     cosines = Cosines(train)
     if kind == "ranking":
-        return [Choice("TF-IDF cosine", lambda examples: cosines.of(examples).tolist())]
-    bins = CosineBins(cosines.of(train), [e.label for e in train])
-    return [Choice("TF-IDF cosine", lambda examples: bins.predict(cosines.of(examples)))]
+        return [Choice("TF-IDF cosine", lambda examples: cosines.measure(examples).tolist())]
+    bins = CosineBins(cosines.measure(train), [e.label for e in train])
+    return [Choice("TF-IDF cosine", lambda examples: bins.predict(cosines.measure(examples)))]
 
 
 def gold_of(example: Any) -> list[Any]:

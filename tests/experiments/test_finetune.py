@@ -87,7 +87,7 @@ def test_every_config_trains_one_step_and_is_scored(
     assert config.read_text().startswith(f"# make finetune TASK={config.stem} ")
     assert settings["paper"] and settings["grid"] and settings["small"]
     assert all(isinstance(v, list) and len(v) > 1 for v in settings["grid"].values())
-    assert settings["small"]["trainer.max_epochs"] <= 5
+    assert settings["small"]["trainer.max_epochs"] <= 12
     kind = KINDS[settings["model"]["init_args"]["head"]["class_path"].rsplit(".", 1)[1]]
     task = tasks.write(tmp_path / "t", kind)
     extra = [w for k, v in settings["small"].items() for w in (f"--{k}", str(v))]

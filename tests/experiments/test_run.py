@@ -41,6 +41,7 @@ def words(fake: Folders, result: Path, configs: tuple[str, ...]) -> list[str]:
         "model.init_args.entities": fake.entities,
         "data.init_args.entities": fake.entities,
         "data.init_args.corpus": fake.corpus,
+        "data.init_args.graph": fake.graph,
         "data.init_args.batch_size": 8,
         "data.init_args.max_length": 128,
         "model.init_args.warmup_steps": 2,

@@ -48,7 +48,7 @@ SMALL: dict[str, dict[str, Any]] = {
         "model.encoder": None,
         "data.graph": None,
     },
-    "kebiolm": {"model.candidates": 7, "data.graph": None},
+    "kebiolm": {"model.candidates": 7},
     "embert": {
         "data.batch_size": 64,
         "data.max_length": 64,
