@@ -88,7 +88,7 @@ def test_two_seeds_of_two_encoders_are_scored_tracked_and_compared(
     assert (
         first[0].label in table
         and second[0].label in table
-        and table.count("95 % interval") == 5  # three systems, two pairs
+        and table.count("95 % interval") == 5
     )
 
 
