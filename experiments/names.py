@@ -41,7 +41,7 @@ from core.tracking import ROOT, folder_name, newest_export, runs_folder
 from datamodules.pretrained import HUB_NAME, PACKAGED, files_identity, identity, pretrained
 from datamodules.untrained import UNTRAINED, untrained_folder
 
-PLAIN = "models.encoders.BertEncoder"
+PLAIN = "models.encoders.TextEncoder"
 MASKED_LM = "models.probing.masked_lm"
 
 

@@ -1,4 +1,4 @@
-"""BERT encoders from a folder or the hub, and running a part of their layers.
+"""Text encoders from a folder or the hub, and running a part of a BERT's layers.
 
 An encoder, of whatever paper, is a module with `forward(input_ids, attention_mask, mentions=None)`
 -> (B, L, hidden), and `hidden_size`, `max_length` and `resize_token_embeddings(size)`. One with
@@ -7,6 +7,7 @@ An encoder, of whatever paper, is a module with `forward(input_ids, attention_ma
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -22,9 +23,12 @@ from transformers import (
     AttentionInterface,
     AttentionMaskInterface,
     AutoConfig,
+    AutoModel,
+    AutoModelForTextEncoding,
     BertConfig,
     BertForMaskedLM,
     BertModel,
+    PreTrainedModel,
 )
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import create_bidirectional_mask, sdpa_mask
@@ -126,8 +130,9 @@ def load_bert(name: str, attention: str = "sdpa", dropout: float | None = None) 
         raise _missing(name, error) from error
     if not isinstance(config, BertConfig):
         raise InputError(
-            f"encoder {name!r}: a {config.model_type} model; expected a BERT (config.json with"
-            " model_type bert)"
+            f"encoder {name!r}: a {config.model_type} model; this paper needs a BERT (config.json"
+            " with model_type bert), whose layers it runs one by one. Other types are read by"
+            " fine-tuning, SapBERT, rerankers, embed and link."
         )
     if getattr(config, IN_FINE_TUNED, False):
         return _fine_tuned_bert(Path(pretrained(name)), config, attention, dropout)
@@ -165,10 +170,19 @@ def _fine_tuned_bert(
 ) -> BertModel:
     """The BERT of a fine-tuned model, whose weights are in the file of the whole model, one folder
     up."""
-    file, prefix = folder.parent / "model.safetensors", "encoder.bert."
     bert: BertModel = BertModel._from_config(
         config, add_pooling_layer=False, attn_implementation=attention
     ).eval()
+    fill_fine_tuned(bert, folder)
+    if dropout is not None:
+        set_dropout(bert, dropout)
+    return bert
+
+
+def fill_fine_tuned(model: nn.Module, folder: Path) -> None:
+    """Fill the encoder of a fine-tuned model, in `folder`, with its weights. Raises InputError
+    where they do not fit."""
+    file, prefix = folder.parent / "model.safetensors", "encoder.bert."
     try:
         with safe_open(file, "pt") as weights:
             state = {
@@ -176,15 +190,12 @@ def _fine_tuned_bert(
                 for k in weights.keys()  # noqa: SIM118  a handle of a file, not a dict
                 if k.startswith(prefix)
             }
-        bert.load_state_dict(state)
+        model.load_state_dict(state)
     except (OSError, RuntimeError, SafetensorError) as error:
         reason = str(error).splitlines()[0]
         raise InputError(
-            f"{file}: not the weights of {folder}'s BERT ({reason}). Export the run again."
+            f"{file}: not the weights of {folder}'s encoder ({reason}). Export the run again."
         ) from error
-    if dropout is not None:
-        set_dropout(bert, dropout)
-    return bert
 
 
 def set_dropout(module: nn.Module, p: float) -> None:
@@ -427,22 +438,95 @@ def read_export(
     return encoder
 
 
-class BertEncoder(nn.Module):
-    """A plain BERT as an encoder; `name` is a folder or hub name, as :func:`load_bert` accepts
-    it."""
+#: types of models whose tokens see only those before them: a name's vector is its last token's
+DECODERS = frozenset({"gpt2", "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "opt"})
 
-    segments = True
+
+def load_transformer(
+    name: str, attention: str = "sdpa", dropout: float | None = None
+) -> PreTrainedModel:
+    """The transformer in folder `name`, or of the hub model `name`, whatever its type, in float32
+    and without pooler; of an encoder-decoder (T5, BART) the encoder.
+
+    dropout: its probability everywhere; None: the model's own.
+    Raises InputError when it cannot be had, or transformers has no model of the type that returns
+    a state for each token.
+    """
+    try:
+        config = load(AutoConfig, name)
+    except (OSError, ValueError) as error:
+        raise _missing(name, error) from error
+    if isinstance(config, BertConfig):
+        return load_bert(name, attention, dropout)
+    options: dict[str, Any] = {"config": config, "dtype": torch.float32}
+    kind = AutoModelForTextEncoding if config.is_encoder_decoder else AutoModel
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        if getattr(config, IN_FINE_TUNED, False):
+            model: Any = _empty(kind, config).eval()
+            fill_fine_tuned(model, Path(pretrained(name)))
+        else:
+            model, report = load(kind, name, output_loading_info=True, **options)
+            if missing := [k for k in report["missing_keys"] if "pooler" not in k]:
+                raise InputError(
+                    f"encoder {name!r}: its weights lack {sorted(missing)[:3]}; this is no whole"
+                    f" {config.model_type} of the shape that its config.json describes"
+                )
+    except (KeyError, ValueError, AttributeError) as error:
+        raise InputError(
+            f"encoder {name!r}: a {config.model_type} model, of which transformers makes no encoder"
+            f" of text ({str(error).splitlines()[0]})"
+        ) from error
+    except OSError as error:
+        raise _missing(name, error) from error
+    finally:
+        logging.set_verbosity(verbosity)
+    if config.is_encoder_decoder and hasattr(model, "get_encoder"):
+        model = model.get_encoder()
+    if getattr(model, "pooler", None) is not None:
+        model.pooler = None  # a part that no state needs, and that would wait for gradients
+    if dropout is not None:
+        set_dropout(model, dropout)
+    return model  # type: ignore[no-any-return]
+
+
+def _empty(kind: Any, config: Any) -> PreTrainedModel:
+    """A model of the config, with random weights."""
+    made: PreTrainedModel = kind.from_config(config)
+    return made
+
+
+def token_limit(config: Any) -> int:
+    """The most tokens of a text, special ones included: positions of the model, without those that
+    RoBERTa and its kin keep for padding; 512 where it has relative ones and names no number."""
+    known = getattr(config, "max_position_embeddings", None) or 512
+    families = ("roberta", "camembert", "longformer", "mpnet", "xlm-roberta", "xmod", "esm")
+    reserved = 2 if any(family in config.model_type for family in families) else 0
+    return int(known) - reserved
+
+
+class TextEncoder(nn.Module):
+    """Any transformer that has a state for each token, as an encoder; `name` is a folder or hub
+    name, as :func:`load_transformer` accepts it.
+
+    `bert` is the transformer, whatever its type. Of a BERT, training steps may leave the padding
+    out.
+    """
 
     def __init__(self, name: str, attention: str = "sdpa") -> None:
         super().__init__()
-        self.bert = load_bert(name, attention)
-        self.hidden_size, self.max_length = (
-            self.bert.config.hidden_size,
-            self.bert.config.max_position_embeddings,
+        self.bert = load_transformer(name, attention)
+        config = self.bert.config
+        self.hidden_size: int = config.hidden_size
+        self.max_length = token_limit(config)
+        self.segments = isinstance(self.bert, BertModel) or (
+            getattr(config, "type_vocab_size", 0) > 1
+            and "token_type_ids" in inspect.signature(self.bert.forward).parameters
         )
 
     def resize_token_embeddings(self, size: int) -> None:
-        """Make room for `size` tokens; new rows start as BERT's do."""
+        """Make room for `size` tokens; new rows start as the model's do."""
         self.bert.resize_token_embeddings(size)
 
     def forward(
@@ -453,4 +537,11 @@ class BertEncoder(nn.Module):
         second: Tensor | None = None,
     ) -> Tensor:
         """(B, L) ids and mask -> (B, L, H)."""
-        return last_states(self.bert, input_ids, attention_mask, second)
+        if isinstance(self.bert, BertModel):
+            return last_states(self.bert, input_ids, attention_mask, second)
+        mask = attention_mask.mask if isinstance(attention_mask, Layout) else attention_mask
+        kinds = {} if second is None or not self.segments else {"token_type_ids": second}
+        found: Tensor = self.bert(
+            input_ids=input_ids, attention_mask=mask, **kinds
+        ).last_hidden_state
+        return found

@@ -328,7 +328,7 @@ class Finetuning(PaperModule):
         self,
         encoder: str,
         head: Head,
-        load: str = "models.encoders.BertEncoder",
+        load: str = "models.encoders.TextEncoder",
         lr: float = 3e-5,
         head_lr: float | None = None,
         recurrent: int = 0,

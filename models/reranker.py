@@ -28,11 +28,11 @@ from core.artifact import check_export
 from core.files import InputError
 from datamodules.reranker import RerankerBatch
 from models.base import PaperModule
-from models.encoders import BertEncoder, layout, set_dropout, start_as_bert, write_export
+from models.encoders import TextEncoder, layout, set_dropout, start_as_bert, write_export
 from models.measures import Measures
 
 
-class RerankerModel(BertEncoder):
+class RerankerModel(TextEncoder):
     """A BERT that scores candidates, and an encoder like any other.
 
     name        the BERT to start from: folder or hub name

@@ -82,7 +82,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "data sixth": {"function": "datamodules.sixth:prepare", "about": "prepare its data"}
         },
         place / "encoder.yaml": {
-            "load": "models.encoders.BertEncoder",
+            "load": "models.encoders.TextEncoder",
             "stem": "pretrain",
             "options": {
                 "DEPTH": {

@@ -38,7 +38,7 @@ from torch import Tensor, nn
 from core.files import InputError, read_json, write_json
 from datamodules.sapbert import SapBERTBatch
 from models.base import PaperModule
-from models.encoders import BertEncoder, Layout, set_dropout
+from models.encoders import Layout, TextEncoder, set_dropout
 from models.layers import pooled, unit_length
 from models.losses import info_nce, multi_similarity, multi_similarity_rows, nca
 
@@ -194,7 +194,7 @@ def _one_of(name: str, value: str, wanted: tuple[str, ...]) -> str:
     return value
 
 
-class SapBERTEncoder(BertEncoder):
+class SapBERTEncoder(TextEncoder):
     """A BERT whose `pooling`, "cls" (the paper) or "mean" of all tokens without padding, is a
     name's vector."""
 

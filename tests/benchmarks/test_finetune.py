@@ -86,9 +86,7 @@ def test_two_seeds_of_two_encoders_are_scored_tracked_and_compared(
     )
     table = compare("NCBI")
     assert (
-        first[0].label in table
-        and second[0].label in table
-        and table.count("95 % interval") == 5
+        first[0].label in table and second[0].label in table and table.count("95 % interval") == 5
     )
 
 

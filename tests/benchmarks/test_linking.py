@@ -39,7 +39,7 @@ from inference.linkers import (
 )
 from kg.graph import KnowledgeGraph, table
 from kg.search.index import Index
-from models.encoders import BertEncoder
+from models.encoders import TextEncoder
 from tests.fakes import bert
 from tests.fakes import linking as fakes
 
@@ -282,7 +282,7 @@ def tiny(tmp_path_factory):
 
 
 def embedder(folder, pooling="cls", **more):
-    return Embedder(BertEncoder(str(folder)), load_tokenizer(str(folder)), "tiny", pooling, **more)
+    return Embedder(TextEncoder(str(folder)), load_tokenizer(str(folder)), "tiny", pooling, **more)
 
 
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
@@ -327,7 +327,7 @@ def with_ends(folder):
 def test_pooling_text_is_the_mean_between_the_ends(tiny, tokens):
     texts = ["fever", "heart attack of the heart", "x", " "]
     embed = Embedder(
-        BertEncoder(str(tiny)), with_ends(tiny), "tiny", "text", dot=True, tokens=tokens
+        TextEncoder(str(tiny)), with_ends(tiny), "tiny", "text", dot=True, tokens=tokens
     )
     for text, vector in zip(texts, embed(texts), strict=True):
         ids = torch.tensor([embed.tokenizer(text)["input_ids"]])

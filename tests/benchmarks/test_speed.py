@@ -87,8 +87,8 @@ def test_finetune_batches_prints_its_result(capsys, tmp_path, monkeypatch):
     BertModel(small, add_pooling_layer=False).save_pretrained(tmp_path)
     monkeypatch.setattr(
         finetune_batches,
-        "BertEncoder",
-        lambda name, real=finetune_batches.BertEncoder: real(str(tmp_path)),
+        "TextEncoder",
+        lambda name, real=finetune_batches.TextEncoder: real(str(tmp_path)),
     )
     assert measure(["finetune_batches", "--json", "--repeats", "1", "--examples", "40"]) == 0
     result = json.loads(capsys.readouterr().out)

@@ -92,7 +92,7 @@ def fine_tuned(
         "head": {},
         "linker": None,
         "request": request or {},
-        "model": {"init_args": {"load": "models.encoders.BertEncoder"}},
+        "model": {"init_args": {"load": "models.encoders.TextEncoder"}},
         "fine_tuned": {"metric": "entity_f1", "select": {"entity_f1": select}},
     }
     write_json(run / "export" / "manifest.json", manifest)

@@ -102,7 +102,7 @@ def test_one_step_of_every_config(
         and not n.startswith("consistency")
     }
     loaded = encoder(result["export"])
-    assert loaded.load == "models.encoders.BertEncoder"
+    assert loaded.load == "models.encoders.TextEncoder"
 
 
 def test_the_same_seed_has_the_same_run(

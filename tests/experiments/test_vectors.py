@@ -17,7 +17,7 @@ from datamodules.tokenizers import load_tokenizer
 from experiments.vectors import entity_vectors, pooled
 from kg.graph import KnowledgeGraph
 from kg.vectors.embeddings import EmbeddingTable
-from models.encoders import BertEncoder
+from models.encoders import TextEncoder
 from tests.commands import command
 from tests.fakes.kebiolm import Folders
 
@@ -49,7 +49,7 @@ def test_a_mentions_vector_is_the_mean_of_its_states(
 def test_an_entitys_vector_is_the_mean_over_its_first_mentions(
     fake_kebiolm: Folders, most: int
 ) -> None:
-    model, tokenizer = BertEncoder(fake_kebiolm.bert).eval(), load_tokenizer(fake_kebiolm.bert)
+    model, tokenizer = TextEncoder(fake_kebiolm.bert).eval(), load_tokenizer(fake_kebiolm.bert)
     corpus = Corpus(fake_kebiolm.corpus)
     by_hand: dict[int, list[torch.Tensor]] = defaultdict(list)
     for number in range(len(corpus)):

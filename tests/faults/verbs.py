@@ -82,7 +82,7 @@ def verb_steps(work: Path, sources: Path) -> list[Step]:
         "--model_name",
         "encoder",
         "--model.init_args.load",
-        "models.encoders.BertEncoder",
+        "models.encoders.TextEncoder",
         "--data.init_args.tokenizer",
         encoder,
         "--data.init_args.task",

@@ -22,7 +22,7 @@ from inference import encoders
 from inference.encoders import Embedder, Encoded, encoded, index_made_of
 from inference.linkers import Names
 from inference.options import LinkerOptions, Work
-from models.encoders import BertEncoder
+from models.encoders import TextEncoder
 from tests.fakes import bert
 
 WORDS = ["heart", "attack", "renal", "failure", "fever", "acute", "lesion", "tumor"]
@@ -57,7 +57,7 @@ class Stops(Embedder):
 
 
 def embedder(folder: Path, kind: type[Embedder] = Embedder, **more: Any) -> Any:
-    return kind(BertEncoder(str(folder)), load_tokenizer(str(folder)), "tiny", **more)
+    return kind(TextEncoder(str(folder)), load_tokenizer(str(folder)), "tiny", **more)
 
 
 def files(folder: Path) -> dict[str, bytes]:

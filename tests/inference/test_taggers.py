@@ -35,7 +35,7 @@ from inference.taggers import (
     crf_marginals,
     load_tagger,
 )
-from models.encoders import BertEncoder
+from models.encoders import TextEncoder
 from models.kebiolm import KeBioLM
 from models.metrics import acc1_tallies, label_tallies, score, span_tallies
 from models.smedbert import SMedBERT
@@ -341,10 +341,10 @@ def test_an_export_is_all_that_is_needed_and_nothing_else_is_loaded(
     copy = shutil.copytree(run.folder / "export", tmp_path / "copy")
     whole = load_file(copy / "model.safetensors")
     found = encoder_of(str(copy))  # an encoder itself, with the fine-tuned weights
-    assert found.load == "models.encoders.BertEncoder" and not list(
+    assert found.load == "models.encoders.TextEncoder" and not list(
         (copy / "encoder").glob("*.safetensors")
     )
-    state = BertEncoder(found.folder).state_dict()
+    state = TextEncoder(found.folder).state_dict()
     assert state and all(torch.equal(v, whole[f"encoder.{k}"]) for k, v in state.items())
     key = next(k for k in whole if k.startswith("head.") and whole[k].is_floating_point())
     save_file(whole | {key: whole[key] + 1}, copy / "model.safetensors")

@@ -13,7 +13,7 @@ import torch
 
 from core.files import InputError
 from datamodules.finetune import FinetuneBatch, FinetuneData
-from models.encoders import BertEncoder
+from models.encoders import TextEncoder
 from models.finetune import (
     AnswerRanker,
     Finetuning,
@@ -299,7 +299,7 @@ def test_padding_and_batch_mates_change_nothing(tmp_path: Path, encoder: str) ->
 
 
 def test_plain_bert_accepts_the_second_segment(encoder: str) -> None:
-    model = BertEncoder(encoder).eval()
+    model = TextEncoder(encoder).eval()
     ids = torch.tensor([[2, 9, 3, 10, 3]])
     second = torch.tensor([[0, 0, 0, 1, 1]])
     mask = torch.ones_like(ids)
@@ -310,7 +310,7 @@ def test_plain_bert_accepts_the_second_segment(encoder: str) -> None:
 
 def test_what_is_refused(tmp_path: Path, encoder: str) -> None:
     def model_on(
-        kind: str, length: int = 64, load: str = "models.encoders.BertEncoder", **manifest: object
+        kind: str, length: int = 64, load: str = "models.encoders.TextEncoder", **manifest: object
     ) -> None:
         data = FinetuneData(
             str(tasks.write(tmp_path / kind, kind, **manifest)), encoder, max_length=length

@@ -30,7 +30,7 @@ from kg.linking.run import link_corpus
 from kg.search.index import Index
 from kg.search.trie import Ragged, Trie
 from kg.vectors.train import train
-from models.encoders import BertEncoder
+from models.encoders import TextEncoder
 
 NAMES, IN_A_FILE, VOCABULARY, DIM = 60_000, 2_500, 30_522, 100
 HIDDEN, QUERIES = 64, 100
@@ -108,7 +108,7 @@ def _write_encoder(items: int, at: Path) -> None:
 
 def _embed(items: int, at: Path) -> None:
     encoder = Embedder(
-        BertEncoder(str(at / "encoder")), load_tokenizer(str(at / "encoder")), "random"
+        TextEncoder(str(at / "encoder")), load_tokenizer(str(at / "encoder")), "random"
     )
     write_index(
         (at / "names.txt").read_text("utf-8").split("\n"),

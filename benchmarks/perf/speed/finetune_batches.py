@@ -20,7 +20,7 @@ import torch
 
 from datamodules.finetune import FinetuneData
 from datamodules.tasks import Tagged, save_task
-from models.encoders import BertEncoder
+from models.encoders import TextEncoder
 from models.finetune import Tagger
 
 WORDS = "the of patients with disease and gene in was treated for cells by a expression".split()
@@ -49,7 +49,7 @@ def texts(folder: Path, count: int, spread: float) -> Path:
 
 
 def epoch(
-    data: FinetuneData, order: list[np.ndarray], encoder: BertEncoder, head: Tagger
+    data: FinetuneData, order: list[np.ndarray], encoder: TextEncoder, head: Tagger
 ) -> tuple[float, int]:
     """(seconds of forward and backward passes, tokens with padding)."""
     tokens, started = 0, time.perf_counter()
@@ -63,7 +63,7 @@ def epoch(
 
 
 def losses(
-    data: FinetuneData, order: list[np.ndarray], encoder: BertEncoder, head: Tagger
+    data: FinetuneData, order: list[np.ndarray], encoder: TextEncoder, head: Tagger
 ) -> dict[int, float]:
     """Loss of the first examples, by number, computed in the batches of `order`."""
     found: dict[int, float] = {}
@@ -88,7 +88,7 @@ def measured(name: str, count: int, spread: float, batch_size: int, repeats: int
         data = FinetuneData(str(texts(Path(place) / "t", count, spread)), "minilm", 256, batch_size)
         data.setup()
         torch.manual_seed(0)
-        encoder = BertEncoder("minilm").eval()  # no dropout: losses can be compared
+        encoder = TextEncoder("minilm").eval()  # no dropout: losses can be compared
         head = Tagger(encoder.hidden_size, 1, dropout=0.0)
         ours = data.order(0)
         shuffled = np.random.default_rng(0).permutation(count)
