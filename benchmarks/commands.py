@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from benchmarks.options import Evaluation, LinkerTuning, Probing, Reranking
 from datamodules.options import Files
 from experiments.machine import Machine, SeedTraining
-from inference.options import LinkerOptions
+from inference.options import LinkerOptions, Pooling
 
 if TYPE_CHECKING:
     from benchmarks.linking.ends import Annotated
@@ -320,7 +320,7 @@ class Synonyms:
     linked_text: Path | None = None
     frequent: int = 200
     seed: int = 0
-    pooling: Literal["cls", "mean", "text"] | None = None
+    pooling: Pooling | None = None
     similarity: Literal["cosine", "dot"] = "cosine"
     max_length: int | None = None
     precision: Literal["fp32", "bf16"] = "fp32"

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -60,11 +60,16 @@ def byte_level_bpe(texts: Iterable[str], size: int) -> PreTrainedTokenizerFast:
     )
 
 
-def load_tokenizer(name: str) -> PreTrainedTokenizerFast:
-    """The fast tokenizer in folder `name`, or of the hub model `name`.
+#: what a tokenizer of texts between [CLS] and [SEP] with masks must have
+SPECIAL = ("cls_token", "sep_token", "mask_token", "pad_token")
 
-    Raises InputError when it cannot be had, is not a fast one, or lacks [CLS], [SEP], [MASK] or
-    [PAD].
+
+def load_tokenizer(name: str, needed: Sequence[str] = SPECIAL) -> PreTrainedTokenizerFast:
+    """The fast tokenizer in folder `name`, or of the hub model `name`. One without a padding token,
+    as decoders have, pads with its end of text.
+
+    Raises InputError when it cannot be had, is not a fast one, or lacks one of `needed`: [CLS],
+    [SEP], [MASK], [PAD].
     """
     try:
         tokenizer = load(AutoTokenizer, name)
@@ -85,7 +90,9 @@ def load_tokenizer(name: str) -> PreTrainedTokenizerFast:
             f"tokenizer {name!r}: no fast version, and character offsets need one. Convert it to"
             " tokenizer.json."
         )
-    for token in ("cls_token", "sep_token", "mask_token", "pad_token"):
+    if tokenizer.pad_token is None and tokenizer.eos_token is not None:
+        tokenizer.pad_token = tokenizer.eos_token
+    for token in needed:
         if getattr(tokenizer, token) is None:
             raise InputError(f"tokenizer {name!r}: no {token}; a BERT-style tokenizer is needed")
     return tokenizer  # type: ignore[return-value]  # is_fast was asked for above

@@ -22,7 +22,7 @@ from core.outputs import Output, check_ending
 from core.settings import given_options
 from core.stopping import keeping
 from datamodules.options import Files
-from inference.options import LinkerOptions, Matching, TextFiles, Work, check_device
+from inference.options import LinkerOptions, Matching, Pooling, TextFiles, Work, check_device
 
 LOG = logging.getLogger(__name__)
 
@@ -260,7 +260,7 @@ class Embed:
     text: str | None = None
     input: Path | None = None
     output: Path | None = None
-    pooling: Literal["cls", "mean", "text"] | None = None
+    pooling: Pooling | None = None
     max_length: int = 25
     device: str = "cpu"
     fresh: bool = False

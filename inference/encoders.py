@@ -19,10 +19,12 @@ from core.files import InputError, digest, written
 from core.tracking import runs_folder
 from core.typed import typed
 from datamodules.tokenizers import load_tokenizer
-from experiments.names import Encoder
+from experiments.names import PLAIN, Encoder
 from inference.linkers import Names, Ranking
 from inference.options import POOLINGS, LinkerOptions, Work, checked_device, checked_texts
+from inference.sentence import Sentence, pool, read_sentence
 from kg.search.index import EXACT, Index, backends_in, checked_backend, extend, write
+from models.encoders import DECODERS
 
 MAX_LENGTH = 25  #: tokens of a name, as SapBERT cuts them
 #: names that are encoded together: a dictionary of more is encoded in parts, which a later run
@@ -33,14 +35,15 @@ USES = frozenset({"pooling", "similarity", "max_length", "precision", "backend",
 
 
 class Embedder:
-    """Vectors of names by an encoder: [CLS], the mean over all tokens or over those of the text, of
-    unit length unless `dot`.
+    """Vectors of names by an encoder: [CLS], the mean over all tokens or over those of the text
+    (more: :func:`inference.sentence.pool`), of unit length unless `dot`.
 
     Names are cut to `max_length` tokens and grouped by length, so that hardly anything is padded.
     No vector is kept: its last digits hang on what it was computed beside, so that only the same
     names at once give the same numbers, in a resumed run, too. `identity` names the encoder's
     weights, and `linker` makes its mentions, where it takes them
-    (experiments/<paper>/encoder.yaml).
+    (experiments/<paper>/encoder.yaml). `sentence`: what a sentence-transformers folder does
+    besides.
     """
 
     def __init__(
@@ -57,10 +60,16 @@ class Embedder:
         linker: Callable[[list[str], list[list[tuple[int, int]]]], Any] | None = None,
         backend: str = "torch",
         index: Path | None = None,
+        sentence: Sentence | None = None,
     ) -> None:
         if pooling not in POOLINGS:
             raise InputError(f"pooling {pooling!r}: choose from: {', '.join(POOLINGS)}")
-        self.linker = linker
+        self.linker, self.sentence = linker, sentence
+        self.hidden_size = int(encoder.hidden_size)
+        if sentence is not None:
+            sentence.dense.to(device)
+            linear = [part for part in sentence.dense if isinstance(part, torch.nn.Linear)]
+            self.hidden_size = linear[-1].out_features if linear else self.hidden_size
         self.encoder, self.tokenizer, self.identity = encoder.to(device).eval(), tokenizer, identity
         self.pooling, self.dot, self.max_length, self.tokens = pooling, dot, max_length, tokens
         self.device, self.bf16, self.backend, self.index = device, bf16, backend, index
@@ -103,8 +112,9 @@ class Embedder:
 
     @torch.inference_mode()
     def _encoded(self, names: list[str]) -> Tensor:
+        prompt = self.sentence.prompt if self.sentence else ""
         encoded = self.tokenizer(
-            names,
+            [prompt + name for name in names] if prompt else names,
             truncation=True,
             max_length=self.max_length,
             padding=False,
@@ -112,7 +122,7 @@ class Embedder:
         )
         ids, offsets = encoded["input_ids"], encoded["offset_mapping"]
         order = sorted(range(len(ids)), key=lambda i: (-len(ids[i]), i))
-        vectors = torch.empty(len(names), self.encoder.hidden_size)
+        vectors = torch.empty(len(names), self.hidden_size)
         start = 0
         with tqdm(
             total=len(names), desc="encoding names", unit="name", disable=None, leave=False
@@ -145,17 +155,27 @@ class Embedder:
         )
         with torch.autocast(self.device.partition(":")[0], torch.bfloat16, enabled=self.bf16):
             states = self.encoder(ids, mask, *given).float()  # (names, tokens, hidden)
-        if self.pooling == "cls":
-            pooled = states[:, 0]
-        else:
-            if self.pooling == "text":
-                ends = torch.tensor(
-                    [self.tokenizer.cls_token_id, self.tokenizer.sep_token_id], device=ids.device
-                )
-                text = mask.masked_fill(torch.isin(ids, ends), 0)
-                mask = torch.where(text.any(1, keepdim=True), text, mask)  # a name without a token
-            pooled = (states * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
-        return pooled if self.dot else torch.nn.functional.normalize(pooled, dim=1)
+        how = self.pooling
+        if how == "text":
+            ends = torch.tensor(self.tokenizer.all_special_ids, device=ids.device)
+            text = mask.masked_fill(torch.isin(ids, ends), 0)
+            mask = torch.where(text.any(1, keepdim=True), text, mask)  # a name without a token
+            how = "mean"
+        if self.sentence is not None and self.sentence.prompt and not self.sentence.pools_prompt:
+            mask = mask.clone()
+            mask[:, : self._prompt_tokens()] = 0
+        pooled = pool(states, mask, how)
+        if self.sentence is not None:
+            pooled = self.sentence.dense(pooled)
+        raw = self.dot and not (self.sentence and self.sentence.unit)
+        return pooled if raw else torch.nn.functional.normalize(pooled, dim=1)
+
+    def _prompt_tokens(self) -> int:
+        """Tokens before a text: its prompt's, with the first special one."""
+        assert self.sentence is not None
+        ids = self.tokenizer(self.sentence.prompt)["input_ids"]
+        ended = bool(ids) and ids[-1] in (self.tokenizer.sep_token_id, self.tokenizer.eos_token_id)
+        return len(ids) - int(ended)
 
 
 class Encoded:
@@ -204,7 +224,7 @@ def encoded(
     missing."""
     made_of = index_made_of(names, embedder)
     folder = folder or runs_folder() / "linking" / "index" / digest([made_of, "memory-mapped"])[:16]
-    backend = checked_backend(backend, len(names.strings), embedder.encoder.hidden_size)
+    backend = checked_backend(backend, len(names.strings), embedder.hidden_size)
     if not has_manifest(folder):
         write_index(names.strings, embedder, folder, made_of, backend, work or Work())
     elif backend not in (*EXACT, *backends_in(folder)):
@@ -229,7 +249,7 @@ def write_index(
         Raises InputError for parts
     that were begun for other names or another encoder, and that another process makes.
     """
-    shape = len(strings), embedder.encoder.hidden_size
+    shape = len(strings), embedder.hidden_size
     if len(strings) <= PART:
         write(folder, [embedder(strings)] if strings else [], shape, made_of, backend)
         return
@@ -271,10 +291,21 @@ def _read_vectors(place: Path, parts: Sequence[Part]) -> Iterator[Tensor]:
         yield torch.from_numpy(np.load(place / part.name, allow_pickle=False))
 
 
+def default_pooling(module: Any, sentence: Sentence | None) -> str:
+    """What a model's vectors are made of, as its files or its paper say: of a plain one [CLS], and
+    the last token of a decoder."""
+    if sentence is not None:
+        return sentence.pooling
+    transformer = getattr(module, "bert", None)
+    decodes = transformer is not None and transformer.config.model_type in DECODERS
+    return str(getattr(module, "pooling", "last" if decodes else "cls"))
+
+
 @typed
 def embedder(chosen: Encoder, options: LinkerOptions) -> Embedder:
     """An encoder as an embedder. Raises InputError for a GPU that is not available."""
     module = imported(chosen.load, "models")(chosen.folder)
+    sentence = read_sentence(chosen.folder) if chosen.load == PLAIN else None
     linker = (
         imported(chosen.linker, "datamodules")(chosen.folder)
         if chosen.linker and options.knowledge
@@ -282,16 +313,17 @@ def embedder(chosen: Encoder, options: LinkerOptions) -> Embedder:
     )
     made = Embedder(
         module,
-        load_tokenizer(chosen.folder),
+        load_tokenizer(chosen.folder, needed=("pad_token",)),
         chosen.identity,
-        options.pooling or str(getattr(module, "pooling", "cls")),
+        options.pooling or default_pooling(module, sentence),
         options.similarity == "dot",
-        options.max_length or MAX_LENGTH,
+        options.max_length or (sentence and sentence.max_length) or MAX_LENGTH,
         device=checked_device(options.device),
         bf16=options.precision == "bf16",
         linker=linker,
         backend=options.backend or "torch",
         index=options.index,
+        sentence=sentence,
     )
     made.made_by = chosen, options
     if chosen.linker:

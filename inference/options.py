@@ -18,7 +18,9 @@ from kg.graph import check_kinds
 from kg.linking.normal import BEST, Level
 
 Backend = Literal["torch", "flat", "ivf", "ivf-sq8", "ivf-pq", "hnsw", "auto"]
-POOLINGS = ("cls", "mean", "text")  #: the first token, all tokens, all but the special ones
+#: the first token, the mean of all tokens, of all but the special ones; inference.sentence.pool
+POOLINGS = ("cls", "mean", "text", "max", "last", "weighted", "sqrt")
+Pooling = Literal["cls", "mean", "text", "max", "last", "weighted", "sqrt"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,10 +29,11 @@ class LinkerOptions:
     for is refused (check_uses).
 
     Args:
-        pooling: Vector of a name: of its first token, or the mean of all or of the text's tokens.
-            Default: the model's own.
+        pooling: Vector of a name: of its first or last token, or a mean (max, weighted, sqrt) of
+            all, or the mean of the text's tokens. Default: as the model's files say, else cls.
         similarity: Similarity of two vectors.
-        max_length: Tokens of a name (default 25), or of a text around a mention (default 128).
+        max_length: Tokens of a name (default 25, or as the model's files say), or of a text around
+            a mention (default 128).
         precision: Arithmetic of the model.
         backend: Search of the nearest names: exact (torch, flat), approximate, or auto, by their
             number. Default: torch.
@@ -47,7 +50,7 @@ class LinkerOptions:
         device: cpu or cuda.
     """
 
-    pooling: Literal["cls", "mean", "text"] | None = None
+    pooling: Pooling | None = None
     similarity: Literal["cosine", "dot"] = "cosine"
     max_length: int | None = None
     precision: Literal["fp32", "bf16"] = "fp32"

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.nested import nested_tensor_from_jagged
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import (
+    MODEL_FOR_TEXT_ENCODING_MAPPING,
     AttentionInterface,
     AttentionMaskInterface,
     AutoConfig,
@@ -459,7 +460,8 @@ def load_transformer(
     if isinstance(config, BertConfig):
         return load_bert(name, attention, dropout)
     options: dict[str, Any] = {"config": config, "dtype": torch.float32}
-    kind = AutoModelForTextEncoding if config.is_encoder_decoder else AutoModel
+    has_encoder = type(config) in MODEL_FOR_TEXT_ENCODING_MAPPING  # T5's, without its decoder
+    kind = AutoModelForTextEncoding if config.is_encoder_decoder and has_encoder else AutoModel
     verbosity = logging.get_verbosity()
     logging.set_verbosity_error()
     try:

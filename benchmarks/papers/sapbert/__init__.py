@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from inference.options import LinkerOptions
+from inference.options import LinkerOptions, Pooling
 
 
 def figures(
@@ -19,7 +19,7 @@ def figures(
     concepts: int = 20,
     batches: int = 10,
     seed: int = 0,
-    pooling: Literal["cls", "mean", "text"] | None = None,
+    pooling: Pooling | None = None,
     device: str = "cpu",
 ) -> None:
     """Figures 1 and 2: names in the plane, and similarities of positive and negative pairs, before

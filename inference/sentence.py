@@ -1,0 +1,136 @@
+"""How a sentence-transformers folder makes a vector of a text: read from its files.
+
+modules.json                        the steps: Transformer, Pooling, Dense …, Normalize
+<n>_Pooling/config.json             which states the vector is made of
+<n>_Dense/config.json, weights      linear layers behind it
+sentence_bert_config.json           max_seq_length
+config_sentence_transformers.json   prompts, and the one that is put before every text
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from core.files import InputError, read_json
+from datamodules.pretrained import pretrained
+
+#: key of a Pooling config -> our name of it
+MODES = {
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_mean_sqrt_len_tokens": "sqrt",
+    "pooling_mode_weightedmean_tokens": "weighted",
+    "pooling_mode_lasttoken": "last",
+}
+#: names that `pooling_mode` has in newer folders
+NEW_MODES = {"mean_sqrt_len_tokens": "sqrt", "weightedmean": "weighted", "lasttoken": "last"}
+STEPS = ("Transformer", "Pooling", "Dense", "Normalize", "Dropout")
+
+
+class Sentence(NamedTuple):
+    """What is done with the states of a text."""
+
+    pooling: str
+    max_length: int | None
+    dense: nn.Sequential  # empty where there is none
+    unit: bool  # whether its vectors have length 1
+    prompt: str  # put before every text
+    pools_prompt: bool  # whether the tokens of the prompt count, too
+
+
+def pool(states: Tensor, mask: Tensor, how: str) -> Tensor:
+    """(N, L, H) states and (N, L) mask, 1 on what counts -> (N, H).
+
+    cls: the first token of all; last: the last one; mean, max; sqrt: the sum divided by the root of
+    the number of tokens; weighted: a mean with weights 1, 2, 3 … of the tokens' places.
+    """
+    if how == "cls":
+        return states[:, 0]
+    if how == "last":
+        place = torch.arange(mask.shape[1], device=mask.device)
+        last = (mask * place).argmax(1)
+        return states[torch.arange(len(states), device=mask.device), last]
+    weight = mask[..., None].to(states.dtype)
+    if how == "max":
+        return states.masked_fill(weight == 0, -torch.inf).amax(1)
+    if how == "weighted":
+        weight = weight * torch.arange(1, mask.shape[1] + 1, device=mask.device)[None, :, None]
+    total, count = (states * weight).sum(1), weight.sum(1)
+    return total / (count.sqrt() if how == "sqrt" else count)
+
+
+def read_sentence(name: str) -> Sentence | None:
+    """How the model `name` (a folder, a package, the hub) makes vectors; None for one without
+    modules.json.
+
+    Raises InputError for a step or a pooling that is not known here.
+    """
+    folder = Path(pretrained(name))
+    if not (folder / "modules.json").is_file():
+        return None
+    pooling, dense, unit, prompts = "", list[nn.Module](), False, True
+    for step in read_json(folder / "modules.json"):
+        kind, place = str(step["type"]).rpartition(".")[2], folder / step["path"]
+        if kind not in STEPS:
+            raise InputError(
+                f"{folder / 'modules.json'}: a step {kind}; expected {', '.join(STEPS)}. Use"
+                " sentence-transformers itself for this model."
+            )
+        if kind == "Pooling":
+            settings = read_json(place / "config.json")
+            pooling = _pooling(place / "config.json", settings)
+            prompts = bool(settings.get("include_prompt", True))
+        elif kind == "Dense":
+            dense += _dense(place)
+        unit = unit or kind == "Normalize"
+    known = _read(folder / "config_sentence_transformers.json")
+    chosen = (known.get("prompts") or {}).get(known.get("default_prompt_name")) or ""
+    length = _read(folder / "sentence_bert_config.json").get("max_seq_length")
+    if length is None:
+        length = _read(folder / "tokenizer_config.json").get("model_max_length")
+    known_length = int(length) if length and length < 1e6 else None
+    return Sentence(pooling or "mean", known_length, nn.Sequential(*dense), unit, chosen, prompts)
+
+
+def _read(file: Path) -> dict[str, Any]:
+    return dict(read_json(file)) if file.is_file() else {}
+
+
+def _pooling(file: Path, settings: dict[str, Any]) -> str:
+    given = settings.get("pooling_mode")
+    new = [given] if isinstance(given, str) else list(given or [])
+    modes = [NEW_MODES.get(mode, mode) for mode in new] or [
+        mode for key, mode in MODES.items() if settings.get(key)
+    ]
+    if len(modes) != 1 or modes[0] not in MODES.values():
+        raise InputError(
+            f"{file}: pooling {', '.join(modes) or 'of nothing'}; expected one of"
+            f" {', '.join(MODES.values())}"
+        )
+    return modes[0]
+
+
+def _dense(folder: Path) -> list[nn.Module]:
+    """A linear layer and its activation."""
+    settings = read_json(folder / "config.json")
+    layer = nn.Linear(
+        settings["in_features"], settings["out_features"], bias=settings.get("bias", True)
+    )
+    if (folder / "model.safetensors").is_file():
+        state = load_file(folder / "model.safetensors")
+    else:
+        state = torch.load(folder / "pytorch_model.bin", weights_only=True, map_location="cpu")
+    layer.load_state_dict({k.removeprefix("linear."): v for k, v in state.items()})
+    name = str(settings.get("activation_function", "torch.nn.modules.linear.Identity"))
+    kind = name.rpartition(".")[2]
+    if not name.startswith("torch.nn.") or not hasattr(nn, kind):
+        raise InputError(
+            f"{folder / 'config.json'}: activation_function {name}: expected one of torch.nn"
+        )
+    return [layer, getattr(nn, kind)()]

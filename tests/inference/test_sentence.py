@@ -1,0 +1,220 @@
+"""Folders of sentence-transformers, and models of other types than BERT: the vectors are those that
+their own library makes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers import models as modules
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from transformers import (
+    AutoModel,
+    BartConfig,
+    DebertaV2Config,
+    DistilBertConfig,
+    ElectraConfig,
+    ModernBertConfig,
+    PreTrainedTokenizerFast,
+    Qwen3Config,
+    RobertaConfig,
+    T5Config,
+)
+
+from core.files import InputError
+from experiments.names import encoder
+from inference.encoders import embedder
+from inference.options import LinkerOptions
+from inference.sentence import pool, read_sentence
+from models.encoders import TextEncoder, token_limit
+from tests.fakes import bert
+
+NAMES = ["renal failure", "gout", "failure of failure of failure", "renal gout failure gout"]
+WORDS = ["renal", "failure", "gout", "of", "query", ":"]
+
+
+def write_tokenizer(
+    folder: Path, cls: str = "[CLS]", sep: str = "[SEP]", pad: str = "[PAD]"
+) -> int:
+    """A tokenizer of words with these special tokens; returns its size."""
+    tokens = [pad, cls, sep, "[UNK]", "[MASK]", *WORDS]
+    made = Tokenizer(models.WordLevel({t: i for i, t in enumerate(tokens)}, unk_token="[UNK]"))
+    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    made.post_processor = processors.TemplateProcessing(
+        single=f"{cls} $A {sep}", special_tokens=[(cls, 1), (sep, 2)]
+    )
+    PreTrainedTokenizerFast(
+        tokenizer_object=made,
+        cls_token=cls,
+        sep_token=sep,
+        pad_token=pad,
+        unk_token="[UNK]",
+        mask_token="[MASK]",
+        model_max_length=30,
+    ).save_pretrained(folder)
+    return len(tokens)
+
+
+SIZES: dict[str, Any] = {
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 20,
+}
+TYPES: dict[str, tuple[type, dict[str, Any]]] = {
+    "roberta": (RobertaConfig, SIZES | {"max_position_embeddings": 42, "pad_token_id": 0}),
+    "distilbert": (DistilBertConfig, {"dim": 16, "n_layers": 2, "n_heads": 2, "hidden_dim": 20}),
+    "electra": (ElectraConfig, SIZES | {"embedding_size": 16}),
+    "deberta-v2": (DebertaV2Config, SIZES | {"relative_attention": True}),
+    "modernbert": (
+        ModernBertConfig,
+        SIZES
+        | {
+            "pad_token_id": 0,
+            "cls_token_id": 1,
+            "sep_token_id": 2,
+            "bos_token_id": 1,
+            "eos_token_id": 2,
+        },
+    ),
+    "t5": (T5Config, {"d_model": 16, "d_kv": 8, "d_ff": 20, "num_layers": 2, "num_heads": 2}),
+    "bart": (
+        BartConfig,
+        {
+            "d_model": 16,
+            "encoder_layers": 2,
+            "decoder_layers": 1,
+            "encoder_attention_heads": 2,
+            "decoder_attention_heads": 2,
+            "encoder_ffn_dim": 20,
+            "decoder_ffn_dim": 20,
+            "pad_token_id": 0,
+        },
+    ),
+    "qwen3": (Qwen3Config, SIZES | {"num_key_value_heads": 1, "head_dim": 8}),
+}
+
+
+def write_model(folder: Path, kind: str) -> Path:
+    size = write_tokenizer(folder)
+    config, settings = TYPES[kind]
+    torch.manual_seed(0)
+    AutoModel.from_config(config(vocab_size=size, **settings)).save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_a_model_of_any_type_gives_its_own_states(kind: str, tmp_path: Path) -> None:
+    folder = write_model(tmp_path / kind, kind)
+    made = embedder(encoder(str(folder)), LinkerOptions(similarity="dot"))
+    found = made(NAMES)
+    model = AutoModel.from_pretrained(folder).eval()
+    part = model.get_encoder() if model.config.is_encoder_decoder else model
+    for name, vector in zip(NAMES, found, strict=True):
+        ids = torch.tensor([made.tokenizer(name)["input_ids"]])
+        with torch.no_grad():
+            states = part(input_ids=ids).last_hidden_state[0]
+        wanted = states[-1] if kind == "qwen3" else states[0]
+        assert torch.allclose(vector, wanted, atol=1e-5)
+    assert made.settings["pooling"] == ("last" if kind == "qwen3" else "cls")
+
+
+def test_positions_that_roberta_keeps_for_padding_are_no_tokens() -> None:
+    assert token_limit(RobertaConfig(max_position_embeddings=514)) == 512
+    assert token_limit(ModernBertConfig()) == 8192 and token_limit(T5Config()) == 512
+
+
+def test_an_unknown_type_and_weights_of_another_shape_are_refused(tmp_path: Path) -> None:
+    folder = write_model(tmp_path / "m", "roberta")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 3}))
+    with pytest.raises(InputError, match=r"its weights lack .*layer\.2"):
+        TextEncoder(str(folder))
+    (folder / "config.json").write_text(json.dumps(config | {"model_type": "vit"}))
+    with pytest.raises(InputError):
+        TextEncoder(str(folder))
+
+
+def library(folder: Path, base: Path, mode: str, dense: bool, unit: bool, **more: Any) -> Any:
+    """A model of sentence-transformers, saved in `folder`."""
+    first = modules.Transformer(str(base))
+    pooling = modules.Pooling(32, pooling_mode=mode, include_prompt=more.pop("pools", True))
+    steps = [first, pooling]
+    if dense:
+        torch.manual_seed(1)
+        steps.append(modules.Dense(32, 8))
+    steps += [modules.Normalize()] if unit else []
+    made = SentenceTransformer(modules=steps, device="cpu", **more)
+    made.save(str(folder))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("mode", "dense", "unit"),
+    [
+        ("cls", False, False),
+        ("mean", False, True),
+        ("max", False, False),
+        ("lasttoken", True, False),
+        ("weightedmean", False, True),
+        ("mean_sqrt_len_tokens", True, True),
+    ],
+)
+def test_vectors_are_those_of_sentence_transformers(
+    mode: str, dense: bool, unit: bool, tmp_path: Path
+) -> None:
+    base = Path(bert.write(tmp_path / "b", WORDS))
+    theirs = library(tmp_path / "s", base, mode, dense, unit)
+    made = embedder(encoder(str(tmp_path / "s")), LinkerOptions(similarity="dot"))
+    wanted = torch.from_numpy(theirs.encode(NAMES))
+    assert torch.allclose(made(NAMES), wanted, atol=1e-5)
+    cosine = embedder(encoder(str(tmp_path / "s")), LinkerOptions())
+    assert torch.allclose(cosine(NAMES), torch.nn.functional.normalize(wanted), atol=1e-5)
+
+
+@pytest.mark.parametrize("pools", [True, False])
+def test_the_default_prompt_is_put_before_every_text(pools: bool, tmp_path: Path) -> None:
+    base = Path(bert.write(tmp_path / "b", WORDS))
+    more = {"prompts": {"query": "query : "}, "default_prompt_name": "query", "pools": pools}
+    theirs = library(tmp_path / "s", base, "mean", False, False, **more)
+    made = embedder(encoder(str(tmp_path / "s")), LinkerOptions(similarity="dot"))
+    assert torch.allclose(made(NAMES), torch.from_numpy(theirs.encode(NAMES)), atol=1e-5)
+
+
+def test_minilm_is_used_as_its_files_say() -> None:
+    known = read_sentence("minilm")
+    assert known is not None and (known.pooling, known.unit, known.max_length) == (
+        "mean",
+        True,
+        256,
+    )
+    made = embedder(encoder("minilm"), LinkerOptions())
+    assert made.settings["pooling"] == "mean" and made.max_length == 256
+
+
+def test_a_step_or_a_pooling_that_is_not_known_is_refused(tmp_path: Path) -> None:
+    base = Path(bert.write(tmp_path / "b", WORDS))
+    folder = tmp_path / "s"
+    library(folder, base, "mean", False, False)
+    file = folder / "1_Pooling" / "config.json"
+    settings = json.loads(file.read_text())
+    file.write_text(json.dumps(settings | {"pooling_mode": ["cls", "mean"]}))
+    with pytest.raises(InputError, match="pooling cls, mean; expected one of"):
+        read_sentence(str(folder))
+    steps = json.loads((folder / "modules.json").read_text())
+    (folder / "modules.json").write_text(json.dumps([*steps, {"type": "own.Router", "path": ""}]))
+    with pytest.raises(InputError, match="a step Router; expected"):
+        read_sentence(str(folder))
+
+
+def test_pooling_by_hand() -> None:
+    states = torch.tensor([[[1.0], [3.0], [8.0], [9.0]]])
+    mask = torch.tensor([[1, 1, 1, 0]])
+    found = {how: float(pool(states, mask, how)) for how in ("cls", "last", "mean", "max")}
+    assert found == {"cls": 1, "last": 8, "mean": 4, "max": 8}
+    assert float(pool(states, mask, "weighted")) == pytest.approx((1 + 6 + 24) / 6)
+    assert float(pool(states, mask, "sqrt")) == pytest.approx(12 / 3**0.5)
