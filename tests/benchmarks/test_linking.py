@@ -402,8 +402,8 @@ def test_encoded_and_back_off(tiny, tmp_path):
         c.concept for c in found[1]
     ]
     assert len({c.concept for c in backed[0]}) == len(backed[0])
-    with pytest.raises(InputError, match="pooling 'max': choose from: cls, mean"):
-        embedder(tiny, "max")
+    with pytest.raises(InputError, match="pooling 'sum': choose from: cls, mean"):
+        embedder(tiny, "sum")
 
 
 # tasks

@@ -205,6 +205,7 @@ def test_a_step_or_a_pooling_that_is_not_known_is_refused(tmp_path: Path) -> Non
     file.write_text(json.dumps(settings | {"pooling_mode": ["cls", "mean"]}))
     with pytest.raises(InputError, match="pooling cls, mean; expected one of"):
         read_sentence(str(folder))
+    file.write_text(json.dumps(settings))
     steps = json.loads((folder / "modules.json").read_text())
     (folder / "modules.json").write_text(json.dumps([*steps, {"type": "own.Router", "path": ""}]))
     with pytest.raises(InputError, match="a step Router; expected"):
