@@ -114,26 +114,62 @@ def _hub_identity(folder: str) -> str:
 @lru_cache
 def hub_folder(name: str) -> str:
     """The folder of a hub model's files, downloaded or from the cache. Raises InputError when the
-    hub has no such model.
+    hub does not give such a model, with what to do.
 
     The hub is asked for once, without the retries and their log lines that each file of
-    transformers costs. Weights are safetensors where the model has them.
+    transformers costs; with HF_HUB_OFFLINE, or where no hub answers, what was fetched before is
+    taken. Weights are safetensors where the model has them, and no other files of weights.
     """
-    from huggingface_hub import HfApi, snapshot_download
+    from huggingface_hub import HfApi, constants, snapshot_download
+    from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
 
+    if constants.is_offline_mode():
+        return _cached(name, "HF_HUB_OFFLINE is set")
     try:
         found = HfApi().model_info(name, timeout=20)
-    except Exception as error:  # noqa: BLE001  the client's errors have no common class; without a network the cache may have it
-        try:
-            return snapshot_download(name, local_files_only=True)
-        except OSError:
-            reason = (
-                str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-            )
+        names = [file.rfilename for file in found.siblings or []]
+        if "config.json" not in names:
             raise InputError(
-                f"no model {name!r}: neither a folder nor a model that the Hugging Face hub"
-                f" provides. Check the path, or the name and the network. ({reason})"
-            ) from error
-    safe = any(file.rfilename.endswith(".safetensors") for file in found.siblings or [])
-    files = ["*.json", "*.txt", "*.safetensors" if safe else "*.bin"]
-    return snapshot_download(name, revision=found.sha, allow_patterns=files)
+                f"no model {name!r}: the hub has it, but without a config.json. Expected a model in"
+                " the usual layout."
+            )
+        safe = any(file.endswith(".safetensors") for file in names)
+        files = ["*.json", "*.txt", "*.model", "*.safetensors" if safe else "*.bin"]
+        return snapshot_download(name, allow_patterns=files)
+    except GatedRepoError as error:
+        raise InputError(
+            f"no model {name!r}: it is gated. Accept its terms at {constants.ENDPOINT}/{name}, and"
+            " give a token of yours in HF_TOKEN."
+        ) from error
+    except RepositoryNotFoundError as error:
+        token = "the token in HF_TOKEN may not read it" if get_token() else "HF_TOKEN is not set"
+        raise InputError(
+            f"no model {name!r}: neither a folder nor a model that the hub shows. Check the path or"
+            f" the name; a private one needs a token that may read it ({token})."
+        ) from error
+    except InputError:
+        raise
+    except Exception as error:  # noqa: BLE001  the client's errors have no common class
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        return _cached(name, reason)
+
+
+def get_token() -> str | None:
+    """The token of the user, from HF_TOKEN or the library's login."""
+    from huggingface_hub import get_token as known
+
+    return known()
+
+
+def _cached(name: str, reason: str) -> str:
+    """The folder of a model that was fetched before. Raises InputError where none was."""
+    from huggingface_hub import constants, snapshot_download
+
+    try:
+        return snapshot_download(name, local_files_only=True)
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"no model {name!r}: neither a folder nor a model that {constants.ENDPOINT} provides,"
+            f" and it was not fetched before. Check the path, or the name and the network."
+            f" ({reason})"
+        ) from error

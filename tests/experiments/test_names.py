@@ -208,6 +208,7 @@ def test_a_hub_name_is_asked_for_once_with_one_line(monkeypatch: pytest.MonkeyPa
         raise OSError("no route\nto the hub")
 
     monkeypatch.setattr(huggingface_hub.HfApi, "model_info", model_info)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)  # the suite's
     assert encoder("ncbi/MedCPT").folder == "ncbi/MedCPT"
     with pytest.raises(InputError) as error:
         load_bert(encoder("ncbi/MedCPT").folder)
