@@ -386,7 +386,7 @@ LIGHT = (*MODELS, "pandas")
         ["tasks"],
         ["data", "HPO-EL"],
         ["figures", "embert", "--help"],
-        ["finetune", "NCBI-EL", "POOLING=max"],
+        ["finetune", "NCBI-EL", "POOLING=sum"],
     ],
     ids=" ".join,
 )
