@@ -39,6 +39,7 @@ def test_a_dictionary_finds_the_longest_names_that_are_annotated_often_enough() 
     text = tagged("肺肺炎肺")
     assert names.find(text, 0) == [(0, 1, "部位"), (1, 3, "病"), (3, 4, "部位")]
     assert names.find(text, 0.17) == [(1, 3, "病")]
+    assert names.find(text, 1.0) == [(1, 3, "病")]  # as often as it occurs
 
 
 def test_a_dictionary_of_english_finds_whole_words() -> None:
