@@ -50,8 +50,6 @@ class Point(NamedTuple):
 def name_systems(models: Sequence[str]) -> dict[str, str]:
     """{name in the figure: the encoder that MODEL= accepts}. A word that is no paper but a variant
     of the only paper among the models means that variant's run.
-
-    Raises InputError for a variant of nothing.
     """
     papers = [one for one in models if one.partition("/")[0] in recipes()]
     known = {one.partition("/")[0] for one in papers if one.partition("/")[0] != "zh"}
