@@ -461,15 +461,17 @@ def load_transformer(
         return load_bert(name, attention, dropout)
     options: dict[str, Any] = {"config": config, "dtype": torch.float32}
     has_encoder = type(config) in MODEL_FOR_TEXT_ENCODING_MAPPING  # T5's, without its decoder
-    kind = AutoModelForTextEncoding if config.is_encoder_decoder and has_encoder else AutoModel
+    kind = AutoModelForTextEncoding if has_decoder(config) and has_encoder else AutoModel
     verbosity = logging.get_verbosity()
     logging.set_verbosity_error()
     try:
         if getattr(config, IN_FINE_TUNED, False):
-            model: Any = _empty(kind, config).eval()
+            made: Any = kind.from_config(config)
+            model = text_part(made).eval()
             fill_fine_tuned(model, Path(pretrained(name)))
         else:
-            model, report = load(kind, name, output_loading_info=True, **options)
+            made, report = load(kind, name, output_loading_info=True, **options)
+            model = text_part(made)
             if missing := [k for k in report["missing_keys"] if "pooler" not in k]:
                 raise InputError(
                     f"encoder {name!r}: its weights lack {sorted(missing)[:3]}; this is no whole"
@@ -484,19 +486,25 @@ def load_transformer(
         raise _missing(name, error) from error
     finally:
         logging.set_verbosity(verbosity)
-    if config.is_encoder_decoder and hasattr(model, "get_encoder"):
-        model = model.get_encoder()
-    if getattr(model, "pooler", None) is not None:
-        model.pooler = None  # a part that no state needs, and that would wait for gradients
     if dropout is not None:
         set_dropout(model, dropout)
-    return model  # type: ignore[no-any-return]
+    return model
 
 
-def _empty(kind: Any, config: Any) -> PreTrainedModel:
-    """A model of the config, with random weights."""
-    made: PreTrainedModel = kind.from_config(config)
-    return made
+def has_decoder(config: Any) -> bool:
+    """Whether it is an encoder-decoder's, also where the encoder alone was saved (T5)."""
+    return config.is_encoder_decoder or getattr(config, "num_decoder_layers", None) is not None
+
+
+def text_part(model: Any) -> PreTrainedModel:
+    """What of a model makes the states of a text: of an encoder-decoder the encoder, and no pooler,
+    which no state needs and which would wait for gradients."""
+    part = model
+    if has_decoder(model.config) and hasattr(model, "get_encoder"):
+        part = model.get_encoder()
+    if getattr(part, "pooler", None) is not None:
+        part.pooler = None
+    return part  # type: ignore[no-any-return]
 
 
 def token_limit(config: Any) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import save_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers import models as modules
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
@@ -26,6 +27,8 @@ from transformers import (
 )
 
 from core.files import InputError
+from datamodules.tokenizers import load_tokenizer
+from experiments.finetune import write_encoder
 from experiments.names import encoder
 from inference.encoders import embedder
 from inference.options import LinkerOptions
@@ -219,3 +222,21 @@ def test_pooling_by_hand() -> None:
     assert found == {"cls": 1, "last": 8, "mean": 4, "max": 8}
     assert float(pool(states, mask, "weighted")) == pytest.approx((1 + 6 + 24) / 6)
     assert float(pool(states, mask, "sqrt")) == pytest.approx(12 / 3**0.5)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in TYPES if kind != "qwen3"])
+def test_a_fine_tuned_encoder_of_any_type_is_read_again(kind: str, tmp_path: Path) -> None:
+    source = write_model(tmp_path / "source", kind)
+    own = TextEncoder(str(source)).eval()
+    with torch.no_grad():
+        for parameter in own.parameters():
+            parameter.add_(0.01)
+    folder = tmp_path / "export" / "encoder"
+    folder.parent.mkdir()
+    write_encoder(folder, own, str(source), load_tokenizer(str(source)))
+    state = {f"encoder.{k}": v.clone() for k, v in own.state_dict().items()}
+    save_file(state, folder.parent / "model.safetensors")
+    again = TextEncoder(str(folder)).eval()
+    ids, mask = torch.tensor([[1, 5, 6, 2]]), torch.ones(1, 4, dtype=torch.long)
+    with torch.no_grad():
+        assert torch.allclose(own(ids, mask), again(ids, mask), atol=1e-6)
