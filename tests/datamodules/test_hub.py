@@ -65,7 +65,7 @@ def test_a_public_model_is_used_as_its_folder_is(public: Hub) -> None:
 
 @pytest.mark.parametrize("how", ["offline", "dead"])
 def test_what_was_fetched_once_is_used_without_a_network(
-    public: Hub, how: str, monkeypatch: pytest.MonkeyPatch
+    public: Hub, how: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     first, known = vectors("lab/bert"), identity("lab/bert")
     forget()
@@ -76,6 +76,7 @@ def test_what_was_fetched_once_is_used_without_a_network(
         monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
     assert vectors("lab/bert") == first and identity("lab/bert") == known
     assert len(public.asked) == asked
+    assert ("lab/bert: what was fetched before is used" in caplog.text) == (how == "dead")
     with pytest.raises(InputError, match=r"no model 'lab/other'.*it was not fetched before"):
         hub_folder("lab/other")
 
