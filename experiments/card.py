@@ -127,7 +127,7 @@ def card(
         else 'safetensors.torch.load_file("model.safetensors")'
     )
     if "head" in manifest:
-        use = 'from inference.taggers import load\n\nmodel = load("<this folder>")'
+        use = 'from inference.taggers import load_tagger\n\nmodel = load_tagger("<this folder>")'
     parts.append(
         f"## Use\n\n```python\n{use}\n```\n\nFiles: {', '.join(f'`{f}`' for f in files)}. Trained"
         f" with {', '.join(f'{k} {v}' for k, v in versions.items())}. A research model: not a"

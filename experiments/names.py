@@ -36,7 +36,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from core.artifact import has_manifest, read_manifest
-from core.files import InputError, digest, sha256, written_folder
+from core.files import InputError, digest, read_json, sha256, written_folder
 from core.tracking import ROOT, folder_name, newest_export, runs_folder
 from datamodules.pretrained import HUB_NAME, PACKAGED, files_identity, identity, pretrained
 from datamodules.untrained import UNTRAINED, untrained_folder
@@ -306,6 +306,44 @@ def finetuned(name: str) -> FineTuned:
     raise InputError(
         f"no fine-tuned model {name!r}.{hint} Expected a folder or TASK/encoder; trained: {there}"
     )
+
+
+#: what the name of a class of transformers says of the head over a model's states
+HEADS = {
+    "ForTokenClassification": "token",
+    "ForSequenceClassification": "pair",
+    "ForCausalLM": "causal",
+    "LMHeadModel": "causal",
+}
+
+
+def architecture(chosen: Encoder) -> str:
+    """The head that a plain model's config.json names: token (a token classifier), pair (a sequence
+    classifier with one label: a cross-encoder), causal (a causal language model); "" for an
+    encoder, and for every model of a paper.
+
+    Raises InputError for a model that the hub does not have.
+    """
+    file = Path(pretrained(chosen.folder)) / "config.json"
+    if chosen.load != PLAIN or chosen.paper or not file.is_file() or has_manifest(file.parent):
+        return ""
+    config = read_json(file)
+    if (file.parent / "modules.json").is_file():  # sentence-transformers: made to embed
+        return ""
+    for name in config.get("architectures") or []:
+        for ending, head in HEADS.items():
+            if not str(name).endswith(ending):
+                continue
+            labels = config.get("id2label") or {}
+            # transformers writes no labels where there are its default two
+            one_label = len(labels) == 1 or config.get("num_labels") == 1
+            return head if head != "pair" or one_label else ""
+    return ""
+
+
+def may_be_hub_name(name: str) -> bool:
+    """Whether a name is of the hub's form, and no slip of a paper's or a task's."""
+    return "/" in name and HUB_NAME.fullmatch(name) is not None and not close_names(name)
 
 
 def _encoder_from_fine_tuning(label: str, folder: Path) -> Encoder:

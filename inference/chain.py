@@ -2,13 +2,15 @@
 candidates -> rerank -> leave out NIL.
 
     detect      dictionary: the graph's names, longest match (kg.linking.matcher); a fine-tuned
-                tagger (NCBI/minilm, a folder);
+                tagger (NCBI/minilm, a folder); a token classifier of others (a folder, a hub name);
                 kebiolm: the spans that its detector finds; A + B: the mentions of both, of two that
                     overlap the longer one
     candidates  names: the entities that have the mention as a name; or a model that links (sapbert,
         genbioel, kebiolm, any encoder)
     rerank      a second model that puts the candidates in its own order: a cross-encoder
-                (reranker), or one that links
+                (reranker, or one of others), one that links, or a causal language model that
+                chooses among them (inference.closed_set): a folder, a hub name, or
+                http://<server>/v1#<model>
     nil         a mention whose best candidate scores below is linked to nothing
 
 A chain is written with >: "dictionary", "NCBI/minilm > sapbert", "kebiolm > sapbert > genbioel".
@@ -31,7 +33,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 from core.files import InputError
 from core.settings import nearest
 from core.typed import typed
-from experiments.names import close_names, fine_tuned_names, is_task
+from experiments.names import (
+    close_names,
+    fine_tuned_names,
+    is_task,
+    may_be_hub_name,
+    recipes,
+)
 from inference.attributes import find_attributes
 from inference.detectors import (
     DICTIONARY,
@@ -156,6 +164,8 @@ def steps_of(chain: str) -> Steps:
     for word in steps.detectors:
         if word.partition("/")[0] in DETECTORS or is_task(word) or Path(word).is_dir():
             continue
+        if word.partition("/")[0] not in recipes() and may_be_hub_name(word):
+            continue  # a token classifier, if its files say so
         near = [name for name in close_names(word) if is_task(name)]
         hint = f" Did you mean {' or '.join(near)}?" if near else ""
         tuned = (
@@ -349,7 +359,7 @@ class Pipeline:
 
         if name in (DICTIONARY, "names"):
             return Ordered(self._linker(name))
-        model = reranking(name, self.options)
+        model, _ = reranking(name, self.options)
         self._note(name, model)
         return model.on(self.names, self.work)
 

@@ -128,7 +128,8 @@ class Predict:
 
     Args:
         model: Fine-tuned model: TASK/encoder (the newest run at default settings),
-            TASK/encoder@<hash>-seed<k>, or a folder.
+            TASK/encoder@<hash>-seed<k>, or a folder; or a
+            token classifier: a folder in the hub's layout, or a hub name.
         text: One text.
         input: Files or folders with JSON lines, plain text, PubTator, PubMed XML or BioC; pairs and
             answers as JSON lines.
@@ -164,7 +165,7 @@ class Predict:
     work: Work = Work()
 
     def run(self) -> None:
-        from experiments.names import finetuned
+        from experiments.names import encoder, finetuned, is_fine_tuned, may_be_hub_name
 
         limit_documents(self.reading.max_document)
         check_device(self.device)
@@ -175,14 +176,19 @@ class Predict:
                 "--input and --task go together with --output; the answer to --text goes to"
                 " standard output"
             )
-        folders = [finetuned(name).folder for name in (self.model, *self.tagger)]
+        folders = [
+            Path(encoder(name).folder)
+            if not is_fine_tuned(name) and (Path(name).is_dir() or may_be_hub_name(name))
+            else finetuned(name).folder
+            for name in (self.model, *self.tagger)
+        ]
         from inference.stream import format_of, predict_files, predict_task
-        from inference.taggers import Tagger, load_tagger
+        from inference.taggers import EntityTagger, load_entity_tagger, load_model
 
         if self.output:
             format_of(self.output, self.reading.to)
             Output(self.output, [*self.input, *folders])
-        own = load_tagger(self.model, device=self.device, precision=self.precision)
+        own = load_model(self.model, device=self.device, precision=self.precision)
         left_out: Counter[str] = Counter()
         if self.output:
             if self.task and self.reading.to not in (None, "jsonl"):
@@ -200,15 +206,10 @@ class Predict:
                     report=LOG.info,
                 )
             else:
-                loaded = [
-                    load_tagger(name, device=self.device, precision=self.precision)
+                taggers = [
+                    load_entity_tagger(name, device=self.device, precision=self.precision)
                     for name in self.tagger
                 ]
-                taggers = [one for one in loaded if isinstance(one, Tagger)]
-                if len(taggers) < len(self.tagger):
-                    raise InputError(
-                        f"TAGGER={' '.join(self.tagger)}: expected fine-tuned taggers of entities"
-                    )
                 counts = predict_files(
                     own,
                     self.input,
@@ -227,7 +228,7 @@ class Predict:
                 {"output": str(self.output)} | counts._asdict(), shown, left_out, self.json
             )
             return
-        if not isinstance(own, Tagger):
+        if not isinstance(own, EntityTagger):
             raise InputError(
                 f"MODEL={self.model}: a model of {own.kind}; give it files: --input FILE --output"
                 " FILE"

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from core.files import InputError
-from experiments.names import is_fine_tuned
+from experiments.names import architecture, encoder, is_fine_tuned
 from inference.options import LinkerOptions
 from kg.graph import KnowledgeGraph
 from kg.linking.matcher import DictionaryLinker, Found
@@ -20,7 +20,7 @@ from kg.linking.passage import Passage
 # once
 if TYPE_CHECKING:
     from inference.entity_table import EntityReader
-    from inference.taggers import Tagger
+    from inference.taggers import EntityTagger
 
 # characters for which a dictionary looks through its names faster than it makes a tree of them
 FEW = 5000
@@ -100,9 +100,9 @@ class EntityDetector:
 
 
 class TaggerDetector:
-    """The entities that a fine-tuned tagger finds, with their types and scores."""
+    """The entities that a tagger finds, with their types and scores."""
 
-    def __init__(self, tagger: Tagger) -> None:
+    def __init__(self, tagger: EntityTagger) -> None:
         self.tagger, self.identity = tagger, tagger.identity
         self.uses = frozenset({"device", "precision"})
         self.settings = {
@@ -116,26 +116,22 @@ class TaggerDetector:
 
 
 def model_detector(name: str, options: LinkerOptions) -> EntityDetector | TaggerDetector:
-    """The detector of a fine-tuned tagger or a KeBioLM. Raises InputError for a model that finds no
-    mentions."""
-    if is_fine_tuned(name):
-        from inference.taggers import Tagger, load_tagger
+    """The detector of a fine-tuned tagger, a token classifier of others or a KeBioLM. Raises
+    InputError for a model that finds no mentions."""
+    if is_fine_tuned(name) or architecture(encoder(name)) == "token":
+        from inference.taggers import load_entity_tagger
 
-        tagger = load_tagger(name, device=options.device, precision=options.precision)
-        if not isinstance(tagger, Tagger):
-            raise InputError(
-                f"{name}: a model of kind {tagger.kind}; expected a tagger (kind ner or nested) to"
-                " find mentions"
-            )
-        return TaggerDetector(tagger)
+        return TaggerDetector(
+            load_entity_tagger(name, device=options.device, precision=options.precision)
+        )
     from inference.entity_table import EntityReader
     from inference.load import linkable
 
     found = linkable(name, replace(options, by="entities"))
     if not isinstance(found, EntityReader):
         raise InputError(
-            f"{name}: a model that finds no mentions; expected a fine-tuned tagger, a KeBioLM or"
-            f" {DICTIONARY!r}"
+            f"{name}: a model that finds no mentions; expected a fine-tuned tagger, a token"
+            f" classifier, a KeBioLM or {DICTIONARY!r}"
         )
     return EntityDetector(found)
 

@@ -19,7 +19,7 @@ from core.files import InputError, digest, written
 from core.tracking import runs_folder
 from core.typed import typed
 from datamodules.tokenizers import load_tokenizer
-from experiments.names import PLAIN, Encoder
+from experiments.names import PLAIN, Encoder, architecture
 from inference.linkers import Names, Ranking
 from inference.options import POOLINGS, LinkerOptions, Work, checked_device, checked_texts
 from inference.sentence import Sentence, pool, read_sentence
@@ -301,9 +301,21 @@ def default_pooling(module: Any, sentence: Sentence | None) -> str:
     return str(getattr(module, "pooling", "last" if decodes else "cls"))
 
 
+def check_encodes(chosen: Encoder) -> None:
+    """Raise InputError for a plain model that compares two texts and makes no vector of one."""
+    if architecture(chosen) == "pair":
+        raise InputError(
+            f"{chosen.name}: a cross-encoder, which compares two texts and makes no vectors. Make"
+            f" it a chain's third step ('dictionary > sapbert > {chosen.name}'), or evaluate with"
+            f" MODEL=sapbert RERANK={chosen.name}"
+        )
+
+
 @typed
 def embedder(chosen: Encoder, options: LinkerOptions) -> Embedder:
-    """An encoder as an embedder. Raises InputError for a GPU that is not available."""
+    """An encoder as an embedder. Raises InputError for a GPU that is not available, and a
+    cross-encoder."""
+    check_encodes(chosen)
     module = imported(chosen.load, "models")(chosen.folder)
     sentence = read_sentence(chosen.folder) if chosen.load == PLAIN else None
     linker = (

@@ -11,7 +11,7 @@ import torch
 
 from core.files import InputError, digest
 from datamodules.reranker import RerankerInputs, Sample
-from experiments.names import Encoder, encoder
+from experiments.names import Encoder, architecture, encoder
 from inference.linkers import Candidate, Linker, Names, Ranking
 from inference.load import Linkable, linkable_of
 from inference.options import LinkerOptions, Work, checked_device
@@ -166,15 +166,30 @@ class Ordered:
         return result
 
 
-def reranking(name: str, options: LinkerOptions) -> Reranking:
-    """What ranks again with the model that `name` means. Raises InputError as
-    :func:`experiments.names.encoder`."""
-    return reranking_of(encoder(name), options)
+def reranking(name: str, options: LinkerOptions) -> tuple[Reranking, str]:
+    """What ranks again with the model that `name` means, and its short name. Raises InputError as
+    :func:`experiments.names.encoder`, and for an address of a server without a model."""
+    if name.startswith(("http://", "https://")):
+        from inference.closed_set import served_ranker
+
+        return served_ranker(name), name
+    chosen = encoder(name)
+    return reranking_of(chosen, options), chosen.name
 
 
 def reranking_of(chosen: Encoder, options: LinkerOptions) -> Reranking:
     """The same with an encoder. Raises InputError for a GPU that is not available."""
     if not (Path(chosen.folder) / FILE).is_file():
+        device, bf16 = checked_device(options.device), options.precision == "bf16"
+        head = architecture(chosen)
+        if head == "pair":
+            from inference.classifiers import PairScorer
+
+            return PairScorer(chosen, device, bf16)
+        if head == "causal":
+            from inference.closed_set import local_ranker
+
+            return local_ranker(chosen, device, bf16)
         return ByLinker(linkable_of(chosen, options))
     return CrossEncoder(
         RerankerModel.from_export(chosen.folder),

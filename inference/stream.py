@@ -72,7 +72,7 @@ from kg.linking.passage import Passage
 
 if TYPE_CHECKING:
     from inference.chain import Pipeline
-    from inference.taggers import PairModel, Ranker, RelationModel, Tagger
+    from inference.taggers import EntityTagger, PairModel, Ranker, RelationModel
 
 LOG = logging.getLogger(__name__)
 FORMATS = ("jsonl", "pubtator", "bioc", "biocjson")
@@ -300,7 +300,8 @@ def process_files(
     settings.
 
     left_out  counts what the files, and the folders among them, hold and is not used
-    work      who makes the parts: not a part of the settings, since the records do not depend on it
+    work      who makes the parts: not a part of the settings, since the records do not
+              depend on it (but for the last bit of a score, where the number of threads differs)
 
     Raises InputError for an input that cannot be read, an output that another process writes, and
     one that was begun with other settings or of other files.
@@ -645,12 +646,12 @@ def read_rows(
 
 @typed
 def predict_files(
-    model: Tagger | RelationModel | PairModel | Ranker,
+    model: EntityTagger | RelationModel | PairModel | Ranker,
     inputs: Sequence[str | Path],
     output: str | Path,
     reading: TextFiles = TextFiles(),
     *,
-    taggers: Sequence[Tagger] = (),
+    taggers: Sequence[EntityTagger] = (),
     report: Callable[[str], None] = print,
     left_out: Counter[str] | None = None,
     work: Work | None = None,
@@ -670,12 +671,12 @@ def predict_files(
             f"{model.name}: a model of kind {model.kind}; expected one of relations to go with"
             " taggers"
         )
-    if not isinstance(model, kinds.Tagger) and format_of(output, reading.to) != "jsonl":
+    if not isinstance(model, kinds.EntityTagger) and format_of(output, reading.to) != "jsonl":
         raise InputError(f"{output}: only jsonl holds what a model of kind {model.kind} predicts")
     chosen = reading.settings()
     check_options(**chosen)
     source: Source
-    if isinstance(model, kinds.Tagger):
+    if isinstance(model, kinds.EntityTagger):
         source = partial(documents, **chosen, used=False)
     elif isinstance(model, kinds.RelationModel):
         source = partial(typed_documents, **chosen, given=not taggers)
@@ -695,12 +696,14 @@ def predict_files(
 
 
 def _predict_batch(
-    model: Tagger | RelationModel | PairModel | Ranker, taggers: Sequence[Tagger], batch: list[Any]
+    model: EntityTagger | RelationModel | PairModel | Ranker,
+    taggers: Sequence[EntityTagger],
+    batch: list[Any],
 ) -> list[dict[str, Any]]:
     """A record of each item of a batch, as :func:`predict_files` writes it."""
     from inference import taggers as kinds
 
-    if isinstance(model, kinds.Tagger):
+    if isinstance(model, kinds.EntityTagger):
         spans = model.predict([d.text for d in batch])
         return [
             {"id": d.id, "text": d.text, "mentions": [s._asdict() for s in own]}
@@ -748,7 +751,7 @@ def _mention(text: str, m: Detected) -> dict[str, Any]:
 
 
 def predict_examples(
-    model: Tagger | RelationModel | PairModel | Ranker, examples: Sequence[Any]
+    model: EntityTagger | RelationModel | PairModel | Ranker, examples: Sequence[Any]
 ) -> list[dict[str, Any]]:
     """Records of a task's examples (datamodules.tasks), with the source's words, read as
     fine-tuning reads its scored split.
@@ -766,7 +769,7 @@ def predict_examples(
 
 @typed
 def predict_task(
-    model: Tagger | RelationModel | PairModel | Ranker,
+    model: EntityTagger | RelationModel | PairModel | Ranker,
     examples: Sequence[Any],
     output: str | Path,
     *,

@@ -1,6 +1,6 @@
 """Fine-tuned models on new text: entities, relations, classes of two texts, ranked answers.
 
-    model = load("NCBI/minilm")                          a name or a folder
+    model = load_tagger("NCBI/minilm")                   a name or a folder
                                                          (experiments.names.finetuned)
     model.predict(["Renal failure is rare."])            [[Span(0, 13, "Renal failure", "Disease",
                                                          0.98)]]
@@ -43,7 +43,7 @@ from core.typed import typed
 from datamodules.finetune import Feature, FinetuneBatch, FinetuneData, bio_decoded, units
 from datamodules.pairs import candidate_pairs, mark_pair, may_overlap, sentences
 from datamodules.tasks import Pair, Relation, Tagged
-from experiments.names import FineTuned, finetuned
+from experiments.names import FineTuned, finetuned, is_fine_tuned, may_be_hub_name
 from inference.options import checked_device, checked_texts
 
 OVERLAP = 4  #: windows of a long text share a quarter of their tokens
@@ -165,7 +165,31 @@ class FineTunedModel:
         raise NotImplementedError
 
 
-class Tagger(FineTunedModel):
+class EntityTagger:
+    """What finds entities in text: a model that was fine-tuned here, or a token classifier of
+    others (inference.classifiers).
+
+    name, identity  of the model: the same identity for the same weights
+    kind, labels    ner or nested; the types of its entities
+    """
+
+    name: str
+    identity: str
+    kind: str
+    labels: list[str]
+    device: str
+    bf16: bool
+
+    def predict(self, texts: str | Iterable[str]) -> list[list[Span]]:
+        """The entities of each text, in order."""
+        raise NotImplementedError
+
+    def predict_examples(self, examples: Sequence[Tagged]) -> list[dict[str, Any]]:
+        """{id, text, mentions} of each example of a task."""
+        raise NotImplementedError
+
+
+class Tagger(FineTunedModel, EntityTagger):
     """Finds entities: disjoint ones (kind ner), or ones that may nest (kind nested)."""
 
     def predict(
@@ -430,6 +454,33 @@ KINDS: dict[str, type[Tagger] | type[RelationModel] | type[PairModel] | type[Ran
     "pair": PairModel,
     "ranking": Ranker,
 }
+
+
+def load_entity_tagger(
+    name: str | Path, *, device: str = "cpu", precision: Literal["fp32", "bf16"] = "fp32"
+) -> EntityTagger:
+    """What finds entities by a name: a fine-tuned tagger, or a token classifier of others. Raises
+    InputError for a model of another kind, as :func:`load_tagger` and
+    :func:`inference.classifiers.load_token_classifier`."""
+    model = load_model(name, device=device, precision=precision)
+    if not isinstance(model, EntityTagger):
+        raise InputError(
+            f"{name}: a model of kind {model.kind}; expected a tagger (kind ner or nested) to find"
+            " mentions"
+        )
+    return model
+
+
+def load_model(
+    name: str | Path, *, device: str = "cpu", precision: Literal["fp32", "bf16"] = "fp32"
+) -> EntityTagger | RelationModel | PairModel | Ranker:
+    """The model that a name means: fine-tuned here, or a token classifier in a folder or of the
+    hub. Raises InputError as :func:`load_tagger`."""
+    if not is_fine_tuned(str(name)) and (Path(name).is_dir() or may_be_hub_name(str(name))):
+        from inference.classifiers import load_token_classifier
+
+        return load_token_classifier(str(name), device, precision)
+    return load_tagger(name, device=device, precision=precision)
 
 
 @typed

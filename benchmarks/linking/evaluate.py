@@ -47,7 +47,7 @@ from experiments.names import encoder
 from inference.linkers import DEPTH, BackOff, Exact, Linker, Names, NearestByTfIdf, Ranking
 from inference.load import Linkable, linkable_of
 from inference.options import check_uses
-from inference.reranker import Reranked, reranking_of
+from inference.reranker import Reranked, reranking
 from kg.linking.abbreviations import ShortForms
 from kg.search.names import BIOSYN, normaliser, one_name
 
@@ -332,8 +332,8 @@ def score_linker(asked: Evaluation, tuned: Tuned | None = None) -> list[Result]:
         chosen = encoder(model, asked.ckpt)
         linkers = [linkable_of(chosen, options)]
         if asked.rerank:
-            then = encoder(asked.rerank)
-            linkers = [Reranked(linkers[0], reranking_of(then, options), then.name)]
+            then, label = reranking(asked.rerank, options)
+            linkers = [Reranked(linkers[0], then, label)]
         scored = model_of(model, chosen)
     uses = frozenset[str]().union(*(one.uses for one in linkers))
     check_uses(given_options(options), uses, f"the linker {scored.name}")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 
 from kg.graph import KnowledgeGraph, table
 
@@ -43,3 +45,24 @@ def graph(
         ),
         manifest={"source": "fake", "version": "1", "licence": "none"},
     )
+
+
+def write(folder: Path, names: Mapping[str, Sequence[str]], kind: str = "disease") -> Path:
+    """A graph of entities of one type with these names, the first of each preferred, in a
+    folder."""
+    made = graph(dict.fromkeys(names, kind), [])
+    rows = [
+        (entity, name, "exact" if number else "preferred", "en", "fake")
+        for entity, own in names.items()
+        for number, name in enumerate(own)
+    ]
+    columns = ("id", "name", "kind", "language", "source")
+    preferred = [own[0] for own in names.values()]
+    replace(
+        made,
+        entities=table(
+            "entities", {"id": list(names), "name": preferred, "type": [kind] * len(names)}
+        ),
+        names=table("names", {c: [row[n] for row in rows] for n, c in enumerate(columns)}),
+    ).save(folder)
+    return folder

@@ -549,7 +549,7 @@ def test_functions_of_files_name_the_parameter(small: str, tmp_path: Path) -> No
         (link_files, (pipeline, "notes.txt", out), "inputs: expected a sequence of str or Path"),
         (link_files, (pipeline, [], out), "inputs: expected at least one file"),
         (link_files, (pipeline, [tmp_path / "none.txt"], out), "none.txt: no such file"),
-        (predict_files, (pipeline, ["x"], out), "model: expected Tagger or RelationModel"),
+        (predict_files, (pipeline, ["x"], out), "model: expected EntityTagger or Rel"),
         (load_tagger, (7,), "load_tagger: name: expected str or Path, got int"),
         (linkable, (None,), "name: expected str, got NoneType"),
     ):

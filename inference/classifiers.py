@@ -1,0 +1,224 @@
+"""Classifiers of other people in the hub's layout, used as their config.json says.
+
+    a token classifier (…ForTokenClassification)             finds mentions: TokenClassifier
+    a sequence classifier with one label                     ranks candidates: PairScorer, a
+    (…ForSequenceClassification, a "cross-encoder")          chain's third step
+
+Mentions and their scores are those of transformers' own pipeline("token-classification",
+aggregation_strategy="first", stride=a quarter of the length): a word's label is its first
+sub-token's. Labels may be BIO, BIOES or BILOU, or plain types.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+import torch
+from transformers import (
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
+    TokenClassificationPipeline,
+)
+
+from core.files import InputError
+from datamodules.pretrained import load
+from datamodules.tasks import Tagged
+from datamodules.tokenizers import load_tokenizer
+from experiments.names import Encoder, architecture, encoder
+from inference.linkers import Names, Ranking
+from inference.options import Work, checked_device, checked_texts
+from inference.reranker import text_of
+from inference.taggers import EntityTagger, Span
+from models.encoders import token_limit
+
+STRIDE = 4  #: windows of a long text share a quarter of their tokens
+PREFIXES = {"U": "B", "S": "B", "L": "I", "E": "I", "M": "I"}  #: of BILOU and BIOES, as in BIO
+
+
+def read_label(label: str) -> str:
+    """A label of BILOU or BIOES as in BIO; others as they are."""
+    found = re.fullmatch(r"([USLEM])[-_](.+)", label)
+    if found:
+        return f"{PREFIXES[found[1]]}-{found[2]}"
+    return re.sub(r"^([BI])_", r"\1-", label)
+
+
+class TokenClassifier(EntityTagger):
+    """A token classifier that was not trained here; a text is read in overlapping windows.
+
+    name, identity  of the model; labels: its types; kind, language: as a tagger of ours has them
+    """
+
+    kind, language = "ner", None
+
+    def __init__(
+        self, chosen: Encoder, device: str = "cpu", bf16: bool = False, batch_size: int = 64
+    ) -> None:
+        self.name, self.identity = chosen.name, chosen.identity
+        self.device, self.bf16, self.batch_size = device, bf16, batch_size
+        self._made_of = chosen.folder
+        model = load(AutoModelForTokenClassification, chosen.folder, dtype=torch.float32)
+        named = {int(number): str(label) for number, label in model.config.id2label.items()}
+        if all(label == f"LABEL_{number}" for number, label in named.items()):
+            raise InputError(
+                f"{chosen.name}: its config.json does not name its labels (id2label), so what it"
+                " finds has no types. Name them there."
+            )
+        model.config.id2label = {number: read_label(label) for number, label in named.items()}
+        kinds = {label.removeprefix("B-").removeprefix("I-") for label in named.values()}
+        self.labels = sorted({read_label(kind) for kind in kinds} - {"O"})
+        tokenizer = load_tokenizer(chosen.folder, needed=("pad_token",))
+        limit = min(token_limit(model.config), int(tokenizer.model_max_length))
+        tokenizer.model_max_length = limit
+        self._find = TokenClassificationPipeline(
+            model=model,
+            tokenizer=tokenizer,
+            aggregation_strategy="first",
+            stride=limit // STRIDE,
+            device=torch.device(device),
+            batch_size=batch_size,
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """What a Ray actor gets: not the weights, but what they are read from."""
+        return _read_again, (
+            str(self._made_of),
+            self.device,
+            self.bf16,
+            self.batch_size,
+            self.identity,
+        )
+
+    def predict(self, texts: str | Iterable[str]) -> list[list[Span]]:
+        """The entities of each text, in order; `texts`: one, or any iterable of them."""
+        texts = checked_texts(texts)
+        filled = [number for number, text in enumerate(texts) if text.strip()]
+        result: list[list[Span]] = [[] for _ in texts]
+        with torch.autocast(self.device.partition(":")[0], torch.bfloat16, enabled=self.bf16):
+            found = self._find([texts[number] for number in filled]) if filled else []
+        for number, groups in zip(filled, found, strict=True):
+            text = texts[number]
+            for group in groups:
+                start, end = _trim(text, int(group["start"]), int(group["end"]))
+                if start < end:
+                    kind, score = str(group["entity_group"]), float(group["score"])
+                    result[number].append(Span(start, end, text[start:end], kind, score))
+        return result
+
+    def predict_examples(self, examples: Sequence[Tagged]) -> list[dict[str, Any]]:
+        """{id, text, mentions} of each example."""
+        found = self.predict([example.text for example in examples])
+        return [
+            {"id": e.id, "text": e.text, "mentions": [span._asdict() for span in spans]}
+            for e, spans in zip(examples, found, strict=True)
+        ]
+
+
+def _trim(text: str, start: int, end: int) -> tuple[int, int]:
+    """A place without the whitespace at its ends, which some tokenizers count to a word."""
+    while start < end and text[start].isspace():
+        start += 1
+    while start < end and text[end - 1].isspace():
+        end -= 1
+    return start, end
+
+
+def load_token_classifier(
+    name: str,
+    device: str = "cpu",
+    precision: Literal["fp32", "bf16"] = "fp32",
+    batch_size: int = 64,
+) -> TokenClassifier:
+    """The token classifier that a folder or a hub name means. Raises InputError for another model,
+    and a GPU that is not available."""
+    chosen = encoder(name)
+    kind = architecture(chosen)
+    if kind != "token":
+        raise InputError(
+            f"{name}: expected a fine-tuned model (TASK/encoder, or its folder) or a token"
+            f" classifier; its config.json names {kind or 'no head'}"
+        )
+    return TokenClassifier(chosen, checked_device(device), precision == "bf16", batch_size)
+
+
+def _read_again(
+    name: str, device: str, bf16: bool, batch_size: int, identity: str
+) -> TokenClassifier:
+    """A classifier from its files. Raises InputError where they are others by now."""
+    found = load_token_classifier(name, device, "bf16" if bf16 else "fp32", batch_size)
+    if found.identity != identity:
+        raise InputError(f"{name}: not the model that the run began with. Run the command again.")
+    return found
+
+
+class PairScorer:
+    """A cross-encoder of others: reads (mention, candidate) as a pair; a candidate's score is the
+    sigmoid of its one output, as sentence-transformers' CrossEncoder has it.
+
+    The mention is read without its text: such models were trained on a query and a name or passage.
+    """
+
+    uses = frozenset({"device", "precision"})
+
+    def __init__(
+        self, chosen: Encoder, device: str = "cpu", bf16: bool = False, batch: int = 64
+    ) -> None:
+        self.identity, self.device, self.bf16, self.batch = (
+            chosen.identity,
+            device,
+            bf16,
+            batch,
+        )
+        model = load(AutoModelForSequenceClassification, chosen.folder, dtype=torch.float32)
+        self.model = model.to(device).eval()
+        self.tokenizer = load_tokenizer(chosen.folder, needed=("pad_token",))
+        self.max_length = min(token_limit(model.config), int(self.tokenizer.model_max_length))
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return {"pair_scorer": self.identity, "precision": "bf16" if self.bf16 else "fp32"}
+
+    def on(self, names: Names, work: Work | None = None) -> PairScored:
+        return PairScored(self, names)
+
+    @torch.inference_mode()
+    def scores(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
+        """The score of each pair, in (0, 1)."""
+        order = sorted(range(len(pairs)), key=lambda n: (-len("".join(pairs[n])), n))
+        found = [0.0] * len(pairs)
+        for start in range(0, len(order), self.batch):
+            some = order[start : start + self.batch]
+            encoded = self.tokenizer(
+                [pairs[n][0] for n in some],
+                [pairs[n][1] for n in some],
+                truncation=True,
+                max_length=self.max_length,
+                padding=True,
+                return_tensors="pt",
+            ).to(self.device)
+            with torch.autocast(self.device.partition(":")[0], torch.bfloat16, enabled=self.bf16):
+                logits = self.model(**encoded).logits[:, 0]
+            for n, score in zip(some, logits.float().sigmoid().cpu().tolist(), strict=True):
+                found[n] = score
+        return found
+
+
+class PairScored:
+    """A cross-encoder of others for the candidates of a dictionary."""
+
+    def __init__(self, scorer: PairScorer, names: Names) -> None:
+        self.scorer, self.names = scorer, names
+
+    def rank(
+        self, mentions: Sequence[str], contexts: Sequence[str | None], found: Sequence[Ranking]
+    ) -> list[Ranking]:
+        pairs = [
+            (mention, text_of(candidate, self.names))
+            for mention, ranking in zip(mentions, found, strict=True)
+            for candidate in ranking
+        ]
+        scores = iter(self.scorer.scores(pairs))
+        scored = [[c._replace(score=next(scores)) for c in ranking] for ranking in found]
+        return [sorted(ranking, key=lambda c: -c.score) for ranking in scored]
