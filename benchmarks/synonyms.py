@@ -39,7 +39,7 @@ from datamodules.links import links
 from datamodules.synonyms import Sample, load_samples
 from datamodules.tokenizers import load_tokenizer
 from experiments.names import encoder
-from inference.encoders import MAX_LENGTH, embedder
+from inference.encoders import NAME_TOKENS, embedder
 from inference.options import LinkerOptions, check_uses
 from kg.linking import linked_documents
 from models.metrics import score
@@ -103,7 +103,7 @@ def sides(samples: Sequence[Sample], linked: Linked) -> dict[str, np.ndarray]:
     return {group: count == number for group, number in zip(SIDES, (2, 1, 0), strict=True)}
 
 
-def with_neighbours(folder: str | Path, max_length: int = MAX_LENGTH) -> Linked:
+def with_neighbours(folder: str | Path, max_length: int = NAME_TOKENS) -> Linked:
     """Which of n names, cut to `max_length` tokens, mention an entity that has triples in the graph
     of an export.
 
@@ -140,7 +140,7 @@ def vectors_of(
     check_uses(given, own.uses, f"the encoder {chosen.name}")
     shown = own.options | ({} if options.knowledge else {"knowledge": False})
     has_neighbours = (
-        with_neighbours(chosen.folder, options.max_length or MAX_LENGTH) if chosen.linker else None
+        with_neighbours(chosen.folder, options.max_length or NAME_TOKENS) if chosen.linker else None
     )
     return (
         model_of(model, chosen),

@@ -17,11 +17,13 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import getpass
 import json
 import logging
 import os
 import re
 import secrets
+import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -29,7 +31,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.files import InputError, explained, read_json, write_json
-from core.tracking import inherited, runs_folder, tracking_uri, use_experiment
+from core.tracking import ROOT, commit, inherited, runs_folder, tracking_uri, use_experiment
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -40,6 +42,7 @@ PARENT = "mlflow.parentRunId"
 PAUSE = 10.0  #: seconds between two deliveries in the background
 BATCH = 500  #: metrics in one request
 PARAMETER, TAG = 6_000, 8_000  #: characters of a value that MLflow holds
+DATASET_DIGEST = 36  #: characters of a dataset's checksum that MLflow holds
 
 
 def metric_name(text: str) -> str:
@@ -68,7 +71,7 @@ class Journal:
     ) -> None:
         self.folder, self.path = Path(folder), Path(folder) / JOURNAL
         self._steps: dict[str, set[int]] = {}
-        self._params: set[str] = set()
+        self._params, self._datasets = set[str](), set[str]()
         self._writing, self._sending = threading.Lock(), threading.Lock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -79,25 +82,31 @@ class Journal:
         except OSError as error:
             raise explained(error, self.path) from error
         fcntl.flock(self._handle, fcntl.LOCK_EX)
-        size = 0
+        size, ended = 0, ""
         for line, end in _lines(self.path):
-            size = end
+            size, ended = end, line.get("end", ended)
             if "metric" in line:
                 self._steps.setdefault(line["metric"], set()).add(line["step"])
             elif "param" in line:
                 self._params.add(line["param"])
+            elif "dataset" in line:
+                self._datasets.add(line["dataset"])
         self._handle.truncate(size)  # a line that a killed process had begun
         self._unsure = bool(size)  # it may have sent lines and not noted it
         if not size:
-            own = inherited() | dict(tags or {}) | ({PARENT: str(parent)} if parent else {})
+            own = started_by() | inherited() | dict(tags or {})
+            own |= {PARENT: str(parent)} if parent else {}
             self._write(
                 {"experiment": experiment, "run": name, "tags": own, "key": secrets.token_hex(8)}
             )
+        elif ended in ("FAILED", "KILLED"):
+            self.end("RUNNING")  # it resumes
 
     def __enter__(self) -> Journal:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: object, *_: object) -> None:
+        self.end_by(kind, error)
         self.close()
 
     def _write(self, line: dict[str, Any]) -> None:
@@ -139,8 +148,23 @@ class Journal:
         """A file, which must stay where it is until it is delivered."""
         self._write({"artifact": os.path.relpath(path, self.folder)})
 
+    def dataset(self, name: str, checksum: str, source: str) -> None:
+        """Data that the run reads: an input of the run in MLflow."""
+        if name not in self._datasets:
+            self._datasets.add(name)
+            self._write({"dataset": name, "digest": checksum[:DATASET_DIGEST], "source": source})
+
     def end(self, status: str = "FINISHED") -> None:
+        """The run's status in MLflow: FINISHED, FAILED, KILLED, or RUNNING of one that resumes."""
         self._write({"end": status})
+
+    def end_by(self, kind: type[BaseException] | None, error: object = None) -> None:
+        """The status of a run that an exception of this kind ends: KILLED by a signal, FAILED by
+        everything else; nothing without one."""
+        if kind is None or (issubclass(kind, SystemExit) and not getattr(error, "code", 1)):
+            return
+        by_signal = issubclass(kind, KeyboardInterrupt) or getattr(error, "code", 1) in (130, 143)
+        self.end("KILLED" if by_signal else "FAILED")
 
     def history(self, key: str) -> list[tuple[int, float]]:
         """(step, value) of a metric, in the order they were recorded."""
@@ -302,8 +326,12 @@ def _send(folder: Path, lines: list[tuple[dict[str, Any], int]], place: int, uns
             run_id, metrics=metrics, tags=[RunTag(k, cut(_tag(k, v), TAG)) for k, v in tags.items()]
         )
         for line in some:
-            if "artifact" in line and (file := folder / line["artifact"]).is_file():
-                client.log_artifact(run_id, str(file))
+            if "artifact" in line and (path := folder / line["artifact"]).exists():
+                client.log_artifact(run_id, str(path))
+            elif "dataset" in line:
+                _send_dataset(client, run_id, line)
+            elif line.get("end") == "RUNNING":
+                client.update_run(run_id, status="RUNNING")
             elif "end" in line:
                 client.set_terminated(run_id, line["end"], line["time"])
         sent = lines[: begin + BATCH][-1][1]
@@ -311,6 +339,34 @@ def _send(folder: Path, lines: list[tuple[dict[str, Any], int]], place: int, uns
             folder / KNOWN, {"run_id": run_id, "tracking_uri": tracking_uri(), "delivered": sent}
         )
     return len(lines)
+
+
+def _send_dataset(client: MlflowClient, run_id: str, line: dict[str, Any]) -> None:
+    from mlflow.entities import Dataset, DatasetInput
+
+    source = json.dumps({"uri": line["source"]})
+    own = Dataset(line["dataset"], line["digest"], "local", source)
+    client.log_inputs(run_id, [DatasetInput(own, [])])
+
+
+def user_name() -> str:
+    """The user's name; the number of one that the machine does not name, as in some containers."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        return str(os.getuid())
+
+
+def started_by() -> dict[str, str]:
+    """MLflow's own tags of a run: its user, program and commit."""
+    program = Path(sys.argv[0] or "python").resolve()
+    inside = program.is_relative_to(ROOT)
+    return {
+        "mlflow.user": user_name(),
+        "mlflow.source.type": "LOCAL",
+        "mlflow.source.name": str(program.relative_to(ROOT) if inside else program.name),
+        "mlflow.source.git.commit": commit().partition("+")[0],
+    }
 
 
 def _run_of(client: MlflowClient, folder: Path) -> str:

@@ -9,7 +9,9 @@ scored split is evaluated once, afterwards. In the run's folder: scores.json, pr
 outcomes.parquet, confusion.csv, loss.png and export/, with which inference.taggers uses the model
 on new text:
 
-    model.safetensors   encoder and head
+    model.safetensors   encoder and head, under the names of transformers
+    config.json         with which transformers loads it (models.standard): a flat tagger over a
+                        plain encoder as a token classifier, every other model as an encoder
     tokenizer*          with the task's markers
     encoder/            what the encoder's `load` and linker read beside the weights of its BERT
                         (config, tables, names); it is an
@@ -48,6 +50,7 @@ from experiments.tracking import Run, StepSeed, WholeCheckpoints, whole
 from datamodules.pretrained import pretrained
 from models.encoders import IN_FINE_TUNED
 from models.metrics import bootstrap_interval
+from models.standard import file_names, save_config, transformer_prefix
 
 LOG = logging.getLogger(__name__)
 BEST = "best"
@@ -194,7 +197,7 @@ def write_encoder(folder: Path, encoder: Any, source: str, tokenizer: Any) -> No
             file,
         )
     config = type(encoder.bert.config).from_dict(
-        encoder.bert.config.to_dict() | {IN_FINE_TUNED: True}
+        encoder.bert.config.to_dict() | {IN_FINE_TUNED: transformer_prefix(encoder.bert)}
     )
     config.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
@@ -205,8 +208,10 @@ def write_export(folder: Path, model: Any, data: Any, config: dict[str, Any]) ->
 
     config: of the run, with class_path and init_args of model and head.
     """
-    state = {k: v.detach().cpu().contiguous().clone() for k, v in model.state_dict().items()}
-    save_file(state, folder / "model.safetensors")
+    names = file_names(model)
+    state = {names[k]: v.detach().cpu().contiguous().clone() for k, v in model.state_dict().items()}
+    save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
+    save_config(model, data.labels, folder)
     data.tokenizer.save_pretrained(folder)
     write_encoder(folder / "encoder", model.encoder, model.source, data.tokenizer)
     linker = None
@@ -326,10 +331,8 @@ def train(cli: FinetuneCLI) -> dict[str, Any]:
 def main() -> int:
     """Fine-tune what the command line says."""
     cli = built(FinetuneCLI)
-    try:
+    with cli.run.closing():
         train(cli)
-    finally:
-        cli.run.close()
     return 0
 
 

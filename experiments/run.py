@@ -271,10 +271,8 @@ def built(cli: type[CLI]) -> Any:
 def main() -> int:
     """Train what the command line says, and print where it is."""
     cli = built(CLI)
-    try:
+    with cli.run.closing():
         result = train(cli)
-    finally:
-        cli.run.close()
     if first_process():
         shown = result["mlflow_run"] or "not delivered yet (kepl sync)"
         print(

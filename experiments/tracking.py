@@ -3,6 +3,7 @@ records."""
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import logging
@@ -12,6 +13,7 @@ import shutil
 import struct
 import zipfile
 import zlib
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -207,6 +209,19 @@ class Run:
         if "journal" in vars(self):
             self.journal.close()
 
+    @contextlib.contextmanager
+    def closing(self) -> Iterator[None]:
+        """Deliver what is left of the journal at the block's end; an exception is the run's
+        status in MLflow."""
+        try:
+            yield
+        except BaseException as error:
+            if "journal" in vars(self) and not self.finished:
+                self.journal.end_by(type(error), error)
+            raise
+        finally:
+            self.close()
+
     def record(self) -> None:
         """Write config, commit, hashes of data and models and environment into the folder and the
         journal (first process only)."""
@@ -226,6 +241,8 @@ class Run:
         hashes |= model_identities(self.config)
         write_json(self.folder / "environment.json", facts | hashes)
         self.journal.tags(facts | hashes)
+        for name, folder in data_folders(self.config).items():
+            self.journal.dataset(name, sha256(manifest_path(folder)), str(folder))
         self.journal.artifact(self.folder / "config.yaml")
         self.journal.params(flat(content(self.config)))
 

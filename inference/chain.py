@@ -62,6 +62,7 @@ from inference.options import (
     check_uses,
     checked_texts,
 )
+from inference.results import Mentions
 from kg.graph import KnowledgeGraph, fingerprint
 from kg.linking.composites import parts_of, widen
 from kg.linking.homonyms import Homonyms, graph_descriptions
@@ -436,9 +437,9 @@ class Pipeline:
             covered = end
         return result
 
-    def link(self, texts: str | Iterable[str]) -> list[list[Linked]]:
+    def link(self, texts: str | Iterable[str]) -> Mentions[Linked]:
         """The mentions of each text, in order, with what they mean; `texts`: one, or any iterable
-        of them.
+        of them. The list becomes a table by to_pandas() (inference.results).
 
         Raises TypeError, with its position, for what is no text.
         """
@@ -456,12 +457,10 @@ class Pipeline:
                 linked = self._linked(texts[one.text], one, ranking[: self.top])
                 if not self.only or (linked.type or "").casefold() in self.only:
                     found[one.text].append(linked)
-        if not self.negation:
-            return found
-        return [
-            self._with_attributes(passage, own)
-            for passage, own in zip(passages, found, strict=True)
-        ]
+        if self.negation:
+            pairs = zip(passages, found, strict=True)
+            found = [self._with_attributes(passage, own) for passage, own in pairs]
+        return Mentions(found, texts)
 
     def _questions(
         self, number: int, passage: Passage, mentions: Sequence[Detected]

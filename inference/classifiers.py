@@ -30,6 +30,7 @@ from experiments.names import Encoder, architecture, encoder
 from inference.linkers import Names, Ranking
 from inference.options import Work, checked_device, checked_texts
 from inference.reranker import text_of
+from inference.results import Mentions
 from inference.taggers import EntityTagger, Span
 from models.encoders import token_limit
 
@@ -91,7 +92,7 @@ class TokenClassifier(EntityTagger):
             self.identity,
         )
 
-    def predict(self, texts: str | Iterable[str]) -> list[list[Span]]:
+    def predict(self, texts: str | Iterable[str]) -> Mentions[Span]:
         """The entities of each text, in order; `texts`: one, or any iterable of them."""
         texts = checked_texts(texts)
         filled = [number for number, text in enumerate(texts) if text.strip()]
@@ -105,7 +106,7 @@ class TokenClassifier(EntityTagger):
                 if start < end:
                     kind, score = str(group["entity_group"]), float(group["score"])
                     result[number].append(Span(start, end, text[start:end], kind, score))
-        return result
+        return Mentions(result, texts)
 
     def predict_examples(self, examples: Sequence[Tagged]) -> list[dict[str, Any]]:
         """{id, text, mentions} of each example."""

@@ -25,8 +25,8 @@ from inference.options import POOLINGS, LinkerOptions, Work, checked_device, che
 from inference.sentence import Sentence, pool, read_sentence
 from kg.search.index import EXACT, Index, backends_in, checked_backend, extend, write
 from models.encoders import DECODERS
+from models.standard import NAME_TOKENS
 
-MAX_LENGTH = 25  #: tokens of a name, as SapBERT cuts them
 #: names that are encoded together: a dictionary of more is encoded in parts, which a later run
 #: does not make again
 PART = 65_536
@@ -53,7 +53,7 @@ class Embedder:
         identity: str,
         pooling: str = "cls",
         dot: bool = False,
-        max_length: int = MAX_LENGTH,
+        max_length: int = NAME_TOKENS,
         tokens: int = 4096,
         device: str = "cpu",
         bf16: bool = False,
@@ -329,7 +329,7 @@ def embedder(chosen: Encoder, options: LinkerOptions) -> Embedder:
         chosen.identity,
         options.pooling or default_pooling(module, sentence),
         options.similarity == "dot",
-        options.max_length or (sentence and sentence.max_length) or MAX_LENGTH,
+        options.max_length or (sentence and sentence.max_length) or NAME_TOKENS,
         device=checked_device(options.device),
         bf16=options.precision == "bf16",
         linker=linker,

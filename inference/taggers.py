@@ -45,6 +45,8 @@ from datamodules.pairs import candidate_pairs, mark_pair, may_overlap, sentences
 from datamodules.tasks import Pair, Relation, Tagged
 from experiments.names import FineTuned, finetuned, is_fine_tuned, may_be_hub_name
 from inference.options import checked_device, checked_texts
+from inference.results import Mentions
+from models.standard import file_names
 
 OVERLAP = 4  #: windows of a long text share a quarter of their tokens
 SPLIT = "new"  # of FinetuneData, which holds the sequences of one call
@@ -180,7 +182,7 @@ class EntityTagger:
     device: str
     bf16: bool
 
-    def predict(self, texts: str | Iterable[str]) -> list[list[Span]]:
+    def predict(self, texts: str | Iterable[str]) -> Mentions[Span]:
         """The entities of each text, in order."""
         raise NotImplementedError
 
@@ -196,7 +198,7 @@ class Tagger(FineTunedModel, EntityTagger):
         self,
         texts: str | Iterable[str],
         words: Sequence[Sequence[tuple[int, int]] | None] | None = None,
-    ) -> list[list[Span]]:
+    ) -> Mentions[Span]:
         """The entities of each text, in order; `texts`: one, or any iterable of them.
 
         words: of each text, the places [start, end) of the words that get a label, where the source
@@ -218,7 +220,7 @@ class Tagger(FineTunedModel, EntityTagger):
         found = self._spans(examples, (self.data.max_length - 2) // OVERLAP)
         for (number, first), spans in zip(places, found, strict=True):
             result[number] += [s._replace(start=s.start + first, end=s.end + first) for s in spans]
-        return result
+        return Mentions(result, texts)
 
     def predict_examples(self, examples: Sequence[Tagged]) -> list[dict[str, Any]]:
         """{id, text, mentions} of each example; long texts are cut where fine-tuning cuts them,
@@ -523,7 +525,9 @@ def load_tagger(
         encoder=str(folder / "encoder"), head=head, **settings
     )
     module.build(data)
-    module.load_state_dict(load_file(folder / "model.safetensors"))
+    weights = load_file(folder / "model.safetensors")
+    names = file_names(module)
+    module.load_state_dict({key: weights.pop(name) for key, name in names.items()})
     return KINDS[data.kind](
         module, data, found, checked_device(device), precision == "bf16", batch_size
     )

@@ -42,8 +42,8 @@ from datamodules.steps import Places
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
-#: key of config.json in encoder/ of a fine-tuned model's export: the BERT's weights are in the
-#: export's model.safetensors
+#: key of config.json in encoder/ of a fine-tuned model's export: the transformer's weights are in
+#: the export's model.safetensors, after this prefix
 IN_FINE_TUNED = "kepl_in_fine_tuned"
 
 
@@ -135,7 +135,7 @@ def load_bert(name: str, attention: str = "sdpa", dropout: float | None = None) 
             " with model_type bert), whose layers it runs one by one. Other types are read by"
             " fine-tuning, SapBERT, rerankers, embed and link."
         )
-    if getattr(config, IN_FINE_TUNED, False):
+    if hasattr(config, IN_FINE_TUNED):
         return _fine_tuned_bert(Path(pretrained(name)), config, attention, dropout)
     verbosity = logging.get_verbosity()
     # the pooler that is left out is no news; what is missing is checked below
@@ -183,14 +183,11 @@ def _fine_tuned_bert(
 def fill_fine_tuned(model: nn.Module, folder: Path) -> None:
     """Fill the encoder of a fine-tuned model, in `folder`, with its weights. Raises InputError
     where they do not fit."""
-    file, prefix = folder.parent / "model.safetensors", "encoder.bert."
+    file = folder.parent / "model.safetensors"
+    prefix = getattr(model.config, IN_FINE_TUNED)
     try:
         with safe_open(file, "pt") as weights:
-            state = {
-                k.removeprefix(prefix): weights.get_tensor(k)
-                for k in weights.keys()  # noqa: SIM118  a handle of a file, not a dict
-                if k.startswith(prefix)
-            }
+            state = {key: weights.get_tensor(f"{prefix}{key}") for key in model.state_dict()}
         model.load_state_dict(state)
     except (OSError, RuntimeError, SafetensorError) as error:
         reason = str(error).splitlines()[0]
@@ -465,7 +462,7 @@ def load_transformer(
     verbosity = logging.get_verbosity()
     logging.set_verbosity_error()
     try:
-        if getattr(config, IN_FINE_TUNED, False):
+        if hasattr(config, IN_FINE_TUNED):
             made: Any = kind.from_config(config)
             model = text_part(made).eval()
             fill_fine_tuned(model, Path(pretrained(name)))

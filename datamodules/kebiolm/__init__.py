@@ -19,7 +19,7 @@ from core.files import InputError, written
 from datamodules.masking import IGNORE, masked, units
 from datamodules.rows import attention, framed, numbered, padded
 from datamodules.steps import CorpusData, Places
-from kg.graph import KnowledgeGraph
+from kg.graph import KnowledgeGraph, fingerprint
 from kg.vectors.embeddings import EmbeddingTable
 
 O, B, I = 0, 1, 2  # noqa: E741  the labels' usual names
@@ -98,13 +98,16 @@ class KeBioLMData(CorpusData):
 
     def read(self) -> None:
         table = EmbeddingTable.load(self.entities)
+        made_with = table.manifest.get("graph")
         if self.graph is not None:
             graph = KnowledgeGraph.load(self.graph)
             table.check_graph(graph.ids, self.graph)
             self.read_control(graph)
+            # the vectors may be of other triples of the same entities (a permuted graph)
+            made_with = fingerprint(self.graph)
         elif self.control is not None:
             raise InputError(f"control {self.control}: it exchanges a graph's entities; give graph")
-        self.read_corpus(table.manifest.get("graph"))
+        self.read_corpus(made_with)
         self.known = self.entity_counts(len(table.entity_ids))  # (E,)
         special = set(self.tokenizer.all_special_ids)
         self.random_ids = np.array([i for i in range(len(self.tokenizer)) if i not in special])

@@ -41,6 +41,7 @@ from models.base import PaperModule
 from models.encoders import Layout, TextEncoder, set_dropout
 from models.layers import pooled, unit_length
 from models.losses import info_nce, multi_similarity, multi_similarity_rows, nca
+from models.standard import NAME_TOKENS, save_sentence_files
 
 POOLING = ("cls", "mean")
 CONDITIONS = ("released", "printed")
@@ -357,8 +358,10 @@ class SapBERT(PaperModule):
         }
 
     def export(self, folder: str | Path) -> None:
-        """Write the encoder as a Hugging Face folder (``AutoModel`` loads it) and how its vectors
+        """Write the encoder as a Hugging Face folder (``AutoModel`` loads it;
+        ``SentenceTransformer`` makes the same vectors, but for pooling "text") and how its vectors
         are taken, into `folder`."""
         assert self.encoder is not None
         self.encoder.bert.save_pretrained(folder)
+        save_sentence_files(folder, self.encoder.hidden_size, self.pooling, NAME_TOKENS)
         write_json(Path(folder) / "sapbert.json", {"pooling": self.pooling})

@@ -103,9 +103,9 @@ def test_every_config_trains_one_step_and_is_scored(
     moved = {
         k
         for k, v in before.items()
-        if f"encoder.bert.{k}" in after
-        and after[f"encoder.bert.{k}"].shape == v.shape
-        and not np.array_equal(after[f"encoder.bert.{k}"], v)
+        if f"bert.{k}" in after
+        and after[f"bert.{k}"].shape == v.shape
+        and not np.array_equal(after[f"bert.{k}"], v)
     }
     assert any("query" in k for k in moved)
 

@@ -34,6 +34,7 @@ from inference.encoders import embedder
 from inference.options import LinkerOptions
 from inference.sentence import pool, read_sentence
 from models.encoders import TextEncoder, token_limit
+from models.standard import transformer_prefix
 from tests.fakes import bert
 
 NAMES = ["renal failure", "gout", "failure of failure of failure", "renal gout failure gout"]
@@ -234,7 +235,8 @@ def test_a_fine_tuned_encoder_of_any_type_is_read_again(kind: str, tmp_path: Pat
     folder = tmp_path / "export" / "encoder"
     folder.parent.mkdir()
     write_encoder(folder, own, str(source), load_tokenizer(str(source)))
-    state = {f"encoder.{k}": v.clone() for k, v in own.state_dict().items()}
+    prefix = transformer_prefix(own.bert)
+    state = {f"{prefix}{k}": v.clone() for k, v in own.bert.state_dict().items()}
     save_file(state, folder.parent / "model.safetensors")
     again = TextEncoder(str(folder)).eval()
     ids, mask = torch.tensor([[1, 5, 6, 2]]), torch.ones(1, 4, dtype=torch.long)

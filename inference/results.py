@@ -1,0 +1,66 @@
+"""What a chain or a tagger finds in texts: a list of each text's mentions that also becomes a table
+of pandas, and is shown with its texts in a notebook."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+T = TypeVar("T")
+SHOWN = 20  #: texts that a notebook shows
+
+
+class Mentions(list[list[T]]):
+    """The mentions of each text, in order; `texts` are the texts.
+
+    A mention is a NamedTuple with `start`, `end` and `type`, as inference.chain.Linked and
+    inference.taggers.Span have them.
+    """
+
+    def __init__(self, found: Iterable[list[T]], texts: Sequence[str]) -> None:
+        super().__init__(found)
+        self.texts = list(texts)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """A row a mention: the text's number under `document`, and every field of the mention.
+        Candidates are left out but for the best, which the other fields hold."""
+        import pandas as pd
+
+        rows = []
+        for number, mentions in enumerate(self):
+            for mention in mentions:
+                fields: dict[str, Any] = mention._asdict()  # type: ignore[attr-defined]
+                fields.pop("candidates", None)
+                rows.append({"document": number} | fields)
+        return pd.DataFrame(rows, columns=None if rows else ["document", "start", "end", "text"])
+
+    def _repr_html_(self) -> str:
+        """The texts with their mentions marked; of overlapping ones the first."""
+        parts = [
+            f"<p>{_marked(text, mentions)}</p>"
+            for text, mentions in zip(self.texts[:SHOWN], self, strict=False)
+        ]
+        left = len(self.texts) - SHOWN
+        return "".join(parts) + (f"<p>… and {left:,} more texts</p>" if left > 0 else "")
+
+
+def _marked(text: str, mentions: Sequence[Any]) -> str:
+    """A text as HTML; each mention's label is its entity and name, or its type."""
+    shown, place = [], 0
+    for mention in mentions:
+        if mention.start < place:
+            continue
+        entity = getattr(mention, "entity", None)
+        meant = f"{entity} {mention.name}" if entity else str(mention.type or "NIL")
+        denied = "not " if getattr(mention, "negated", None) else ""
+        shown.append(escape(text[place : mention.start]))
+        shown.append(
+            f"<mark>{escape(text[mention.start : mention.end])}"
+            f" <small>{escape(denied + meant)}</small></mark>"
+        )
+        place = mention.end
+    return "".join([*shown, escape(text[place:])])
