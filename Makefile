@@ -20,7 +20,7 @@ export PYTHONUNBUFFERED := 1
 $(foreach v,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $v))),$(eval unexport $v)))
 KEPL := $(VENV_PYTHON) -P -m app.cli
 
-VERBS := finetune rerank predict link embed evaluate peers compare curve knowledge table figures cases synonyms probe overlap counts data sweep serve demo dashboard tasks publish results sync
+VERBS := finetune rerank predict link embed evaluate peers compare curve knowledge table figures cases synonyms probe overlap counts data sweep serve demo dashboard tasks publish results sync push onnx register
 .PHONY: help setup $(VERBS) results-check gpu-check gpu-wheels speed size test fuzz test-slow soak mutants faults nightly lint types contracts check docs
 
 help:  ## list the targets
@@ -33,7 +33,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@echo "setting up .venv (once, a few minutes; 2.9 GB on disk with the CPU build of torch, several GB more with CUDA)"
 	@if [ "$(ACCEL)" != cpu ] && [ "$(ACCEL)" != gpu ]; then echo "error: ACCEL=$(ACCEL); choose from: cpu, gpu" >&2; exit 2; fi
 	env -u PYTHONSAFEPATH $(VENV_PYTHON) -m pip install --quiet --no-compile --disable-pip-version-check $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) -c constraints.txt \
-	  torch==$$(sed -n 's/^torch==//p' constraints.txt) $$($(VENV_PYTHON) bin/requirements.py $(ACCEL) scispacy dev $(EXTRAS))
+	  torch==$$(sed -n 's/^torch==//p' constraints.txt) $$($(VENV_PYTHON) bin/requirements.py $(ACCEL) scispacy onnx dev $(EXTRAS))
 	@$(VENV_PYTHON) -m compileall -q -j 0 $(VENV)/lib > /dev/null; true  # on all cores; some packages carry templates that are no Python
 	@rm -f $(VENV)/.installed-*; touch $@ $(VENV)/.installed-$(ACCEL)
 
@@ -70,6 +70,9 @@ dashboard: $(INSTALLED)  ## compare runs in MLflow on http://127.0.0.1:5000 (POR
 tasks: $(INSTALLED)  ## list the tasks
 publish: $(INSTALLED)  ## records of finished runs, in docs/results (RUNS= GROUP= COMMAND= AGAINST=)
 results: $(INSTALLED)  ## write the results tables of README and docs from docs/results
+push: $(INSTALLED)  ## upload an export to the Hugging Face hub (FOLDER= REPOSITORY=owner/name PUBLIC=1)
+onnx: $(INSTALLED)  ## an encoder or a tagger as an ONNX file (MODEL= OUT=)
+register: $(INSTALLED)  ## a tagger or a chain in MLflow's registry (MODEL= NAME= GRAPH=)
 sync: $(INSTALLED)  ## deliver to MLflow what runs recorded while it did not answer
 
 $(VERBS):

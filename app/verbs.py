@@ -77,6 +77,13 @@ GROUPS = {
             "app.commands:Sweep", "a grid or a search of runs, resumable", ("config",)
         ),
     },
+    "models for others": {
+        "push": Command(
+            "inference.share:Push", "upload an export to the hub", ("folder", "repository")
+        ),
+        "onnx": Command("inference.share:Onnx", "write an encoder or a tagger as an ONNX file"),
+        "register": Command("inference.share:Register", "a model in MLflow's registry, whole"),
+    },
     "maintenance": {
         "dashboard": Command("app.commands:dashboard", "compare runs in MLflow"),
         "publish": Command(

@@ -30,11 +30,13 @@ from benchmarks.results import (
 )
 from benchmarks.trivial import format_trivial, save_trivial, trivial_protocol
 from core.arrays import load_arrays
+from core.artifact import read_manifest
 from core.files import read_json
 from core.journal import Journal
 from datamodules.tasks import Task
 from experiments.machine import SeedTraining
 from experiments.seeds import Seeds, train_seeds
+from inference.mlflow_model import MODEL, write_reference
 
 LOG = logging.getLogger(__name__)
 
@@ -52,12 +54,25 @@ def score_seeds(asked: SeedTraining) -> list[Result]:
 
 
 def seed_results(seeds: Seeds) -> list[Result]:
-    """A result a seed, saved and logged to MLflow."""
+    """A result a seed, saved and logged to MLflow; a tagger's run is given its model there."""
     now = f"{seeds.base}@{time.time_ns()}"
     results = [save_result(seed_result(seeds, folder, now), folder) for folder in seeds.folders]
+    for folder in seeds.folders:
+        log_model(seeds, folder)
     with Journal(seeds.base, seeds.task.name, seeds.label) as above:
         log_scores(above, results)
     return results
+
+
+def log_model(seeds: Seeds, run: Path) -> None:
+    """Log the model of a tagger's run, by reference, so that `mlflow models serve` answers
+    (inference.mlflow_model); once, and for no other kind of model."""
+    manifest, place = read_manifest(run / "export"), run / MODEL
+    if manifest["kind"] not in ("ner", "nested") or place.is_dir():
+        return
+    write_reference(place, run / "export", str(manifest["identity"]))
+    with Journal(run, seeds.task.name, run.name) as journal:
+        journal.artifact(place)
 
 
 def seed_result(seeds: Seeds, run: Path, request: str) -> Result:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import time
@@ -26,6 +27,8 @@ class Hub:
         self.folders: dict[str, Path] = {}
         self.ways: dict[str, str] = {}
         self.asked: list[str] = []
+        self.created: list[tuple[str, bool]] = []  # name, whether it is private
+        self.uploaded: dict[str, dict[str, bytes]] = {}  # {name: {file: content}}
         self.address = ""
 
     def commit(self, name: str) -> str:
@@ -50,7 +53,7 @@ def serve_hub() -> Iterator[Hub]:
                 self.send_header(key.replace("_", "-"), value)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            if self.command == "GET":
+            if self.command != "HEAD":
                 cut = hub.ways.get(self.name()) == "cut" and len(body) > 2000
                 self.wfile.write(body[: len(body) // 2] if cut else body)
                 if cut:
@@ -74,6 +77,34 @@ def serve_hub() -> Iterator[Hub]:
             if way == "slow":
                 time.sleep(0.3)
             return False
+
+        def do_POST(self) -> None:
+            """What an upload asks: a repository, how its files are sent, and the commit."""
+            content = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            if self.headers.get("Authorization") != f"Bearer {TOKEN}":
+                self.answer(401)
+                return
+            path = self.path.partition("?")[0]
+            found: dict[str, Any] = {"warnings": [], "errors": []}
+            if path == "/api/repos/create":
+                asked = json.loads(content)
+                own = "/".join(filter(None, (asked.get("organization"), asked["name"])))
+                private = asked.get("private") or asked.get("visibility") == "private"
+                hub.created.append((own, bool(private)))
+                found = {"url": f"{hub.address}/{own}"}
+            elif "/preupload/" in path:
+                files = json.loads(content)["files"]
+                ways = [{"path": f["path"], "uploadMode": "regular"} for f in files]
+                found = {"files": [way | {"shouldIgnore": False} for way in ways]}
+            elif "/commit/" in path:
+                stored = hub.uploaded.setdefault(self.name(), {})
+                for line in content.splitlines():
+                    row = json.loads(line)
+                    if row["key"] == "file":
+                        stored[row["value"]["path"]] = base64.b64decode(row["value"]["content"])
+                address = f"{hub.address}/{self.name()}/commit/{'0' * 40}"
+                found = {"commitUrl": address, "commitOid": "0" * 40, "success": True}
+            self.answer(200, json.dumps(found).encode(), Content_Type="application/json")
 
         def do_HEAD(self) -> None:
             self.do_GET()

@@ -1,0 +1,292 @@
+"""Commands that give models to others: push (the hub), onnx (a file for other engines), register
+(MLflow's registry).
+
+A command is a record: its fields are the options, its docstring is their help, `run` does it.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from core.artifact import check_export, has_manifest
+from core.files import InputError, check_writable, read_json, sha256, written_folder
+
+if TYPE_CHECKING:
+    from torch import nn
+
+LOG = logging.getLogger(__name__)
+TOLERANCE = 1e-4  #: most that an output of the ONNX file may differ from torch's
+ONNX_FILE = "model.onnx"
+TOKENIZER_FILES = ("config.json", "tokenizer*", "vocab*", "special_tokens_map.json", "*.model")
+#: files of an export that say where on this machine it was trained
+PRIVATE = ("lock", "*.log", "checkpoints/*")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Push:
+    """Upload an export to the Hugging Face hub: its files as they are, with its model card.
+
+    Needs a token that may write (HF_TOKEN, or `hf auth login`). The licences of the sources in the
+    model card bind whoever passes the model on.
+
+    Args:
+        folder: Export of a run (runs/…/export), or a folder in the hub's layout.
+        repository: owner/name on the hub; made where it does not exist.
+        public: Make a new repository public. Default: private.
+        message: Of the commit.
+
+    Examples:
+      kepl push runs/sapbert/pretrain/0123/seed0/export lab/sapbert-hpo
+    """
+
+    folder: Path
+    repository: str
+    public: bool = False
+    message: str = "Upload by kepl"
+
+    def run(self) -> None:
+        if re.fullmatch(r"[\w.-]+/[\w.-]+", self.repository) is None:
+            raise InputError(f"repository {self.repository!r}: expected owner/name")
+        if not (self.folder / "config.json").is_file():
+            raise InputError(
+                f"{self.folder}: no config.json; expected an export of a run, or a folder in the"
+                " hub's layout"
+            )
+        if has_manifest(self.folder):
+            check_export(self.folder)
+        address = push_folder(self.folder, self.repository, self.public, self.message)
+        print(f"{address}: {self.folder}")
+
+
+def push_folder(folder: Path, repository: str, public: bool, message: str) -> str:
+    """Upload a folder to the hub; returns its address there. Raises InputError where the hub
+    refuses or does not answer."""
+    from huggingface_hub import HfApi, constants
+    from huggingface_hub.errors import HfHubHTTPError
+
+    api = HfApi(endpoint=constants.ENDPOINT)
+    try:
+        api.create_repo(repository, private=not public, exist_ok=True)
+        api.upload_folder(
+            repo_id=repository,
+            folder_path=folder,
+            commit_message=message,
+            ignore_patterns=list(PRIVATE),
+        )
+    except HfHubHTTPError as error:
+        status = error.response.status_code
+        advice = (
+            "give a token that may write in HF_TOKEN"
+            if status in (401, 403)
+            else "check the repository's name"
+        )
+        raise InputError(
+            f"{constants.ENDPOINT}/{repository}: the hub refused ({status}); {advice}"
+        ) from error
+    except OSError as error:  # httpx's errors of connections are among them, or caused by them
+        raise InputError(f"{constants.ENDPOINT}: the hub does not answer ({error})") from error
+    return f"{constants.ENDPOINT}/{repository}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Onnx:
+    """Write an encoder or a tagger as an ONNX file, whose outputs are compared with torch's.
+
+    Of an encoder the output is last_hidden_state (batch, length, hidden), of a flat tagger logits
+    (batch, length, labels), by input_ids and attention_mask. Pooling, and the CRF of a tagger that
+    has one, are the reader's to do.
+
+    Args:
+        model: Encoder or fine-tuned tagger, as --model of embed and predict names it.
+        out: Folder for model.onnx, config.json and the tokenizer.
+        fresh: Replace a folder that is there.
+
+    Examples:
+      kepl onnx --model minilm --out minilm-onnx
+    """
+
+    model: str
+    out: Path
+    fresh: bool = False
+
+    def run(self) -> None:
+        check_writable(self.out.parent / ONNX_FILE)
+        if self.out.exists() and not self.fresh:
+            raise InputError(f"{self.out}: there already; give another --out, or --fresh")
+        most = write_onnx(self.model, self.out)
+        print(f"{self.out / ONNX_FILE}: {self.model}; outputs differ from torch's by {most:.1e}")
+
+
+def torch_model(name: str) -> tuple[nn.Module, Path, str]:
+    """(what returns the output, the folder of its tokenizer and config, the output's name) of a
+    model. Raises InputError for one whose output needs more than tokens."""
+    from core.dotted import imported
+    from datamodules.pretrained import load, pretrained
+    from experiments.names import architecture, encoder, finetuned, is_fine_tuned
+
+    if is_fine_tuned(name) or architecture(encoder(name)) == "token":
+        from transformers import AutoModelForTokenClassification
+
+        folder = finetuned(name).folder if is_fine_tuned(name) else Path(encoder(name).folder)
+        folder = folder if folder.is_dir() else Path(pretrained(str(folder)))
+        known = read_json(folder / "config.json")["architectures"]
+        if not str(known[0]).endswith("ForTokenClassification"):
+            raise InputError(
+                f"{name}: no flat tagger over a plain encoder ({known[0]}), so its output is not"
+                " what one file of token scores can hold"
+            )
+        return load(AutoModelForTokenClassification, str(folder)), folder, "logits"
+    chosen = encoder(name)
+    if chosen.linker is not None:
+        raise InputError(
+            f"{name}: it reads linked mentions beside the tokens, which an ONNX file has no input"
+            " for"
+        )
+    module = imported(chosen.load, "models")(chosen.folder)
+    if not hasattr(module, "bert"):
+        raise InputError(f"{name}: expected an encoder or a tagger")
+    return module.bert, Path(pretrained(chosen.folder)), "last_hidden_state"
+
+
+def write_onnx(name: str, out: Path) -> float:
+    """Write a model as ONNX into the folder `out`; returns the largest difference from torch.
+
+    Raises InputError without the packages, as :func:`torch_model`, for a model that torch cannot
+    export, and where outputs differ by more than TOLERANCE.
+    """
+    try:
+        import onnxruntime
+        import onnxscript  # noqa: F401  torch.onnx needs it
+    except ImportError as error:
+        raise InputError(
+            f"kepl onnx needs onnx, onnxscript and onnxruntime ({error}): pip install -e '.[onnx]'"
+        ) from error
+    import torch
+
+    model, folder, output = torch_model(name)
+
+    class Output(torch.nn.Module):
+        """The model with one output."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = model
+
+        def forward(self, input_ids: Any, attention_mask: Any) -> Any:
+            return self.model(input_ids=input_ids, attention_mask=attention_mask)[output]
+
+    whole = Output().eval()
+    size = int(model.config.vocab_size)  # type: ignore[union-attr, arg-type]
+    sample = torch.randint(0, size, (2, 9), generator=torch.Generator().manual_seed(0))
+    batch, length = torch.export.Dim("batch"), torch.export.Dim("length", min=2)
+    shapes = ({0: batch, 1: length}, {0: batch, 1: length})
+    with written_folder(out) as partial, torch.no_grad():
+        file = partial / ONNX_FILE
+        try:
+            torch.onnx.export(
+                whole,
+                (sample, torch.ones_like(sample)),
+                str(file),
+                input_names=["input_ids", "attention_mask"],
+                output_names=[output],
+                dynamic_shapes=shapes,
+                dynamo=True,
+                external_data=False,
+                verbose=False,
+            )
+        except Exception as error:
+            reason = str(error).strip().splitlines()[0][:120] if str(error).strip() else "no reason"
+            raise InputError(f"{name}: torch cannot export it to ONNX ({reason})") from error
+        session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
+        most = 0.0
+        for shape in ((1, 3), (3, 17)):
+            ids = torch.randint(0, size, shape, generator=torch.Generator().manual_seed(1))
+            mask = torch.ones_like(ids)
+            mask[-1, -1] = 0
+            inputs = {"input_ids": ids.numpy(), "attention_mask": mask.numpy()}
+            found = torch.from_numpy(session.run([output], inputs)[0])
+            expected = whole(ids, mask)
+            most = max(most, float((found - expected)[mask.bool()].abs().max()))
+        if most > TOLERANCE:
+            raise InputError(f"{name}: the ONNX file's outputs differ from torch's by {most:.1e}")
+        for pattern in (
+            "config.json",
+            "tokenizer*",
+            "vocab*",
+            "special_tokens_map.json",
+            "*.model",
+        ):
+            for own in folder.glob(pattern):
+                shutil.copy(own, partial)
+    return most
+
+
+@dataclass(frozen=True, kw_only=True)
+class Register:
+    """Log a whole copy of a model to MLflow and register it, so that `mlflow models serve` answers
+    from any machine with this checkout.
+
+    Args:
+        model: Fine-tuned tagger, as --model of predict names it; or with --graph the chain.
+        name: Of the registered model.
+        graph: Folder of a graph, for a chain; copied, too. The models of a chain must be where they
+            are, or on the hub.
+        negation: Say of each mention whether the text denies it.
+
+    Examples:
+      kepl register --model NCBI/minilm --name disease-tagger
+      kepl register --model dictionary --graph hpo --name hpo-linker
+    """
+
+    model: str
+    name: str
+    graph: Path | None = None
+    negation: bool = False
+
+    def run(self) -> None:
+        version = register_model(self.model, self.name, self.graph, self.negation)
+        print(
+            f"{self.name}: version {version}; mlflow models serve -m models:/{self.name}/{version}"
+        )
+
+
+def register_model(model: str, name: str, graph: Path | None, negation: bool) -> int:
+    """Log and register a tagger, or a chain over a graph; returns the version. Raises InputError
+    for a model that does not exist, and where MLflow does not answer."""
+    import mlflow
+
+    from core.files import write_json
+    from core.journal import explaining_store
+    from core.tracking import use_experiment
+    from experiments.names import finetuned
+    from inference.mlflow_model import REFERENCE, write_model
+
+    if graph is not None:
+        from inference.chain import Pipeline
+
+        Pipeline(graph, model, negation=negation)  # what is wrong with it is said now
+        source, facts = graph, {"chain": model, "negation": negation}
+    else:
+        found = finetuned(model)
+        if found.kind not in ("ner", "nested"):
+            raise InputError(f"{model}: a model of kind {found.kind}; expected a tagger")
+        source, facts = found.folder, {"identity": found.identity}
+    with tempfile.TemporaryDirectory() as place, explaining_store():
+        data = Path(place) / "data"
+        shutil.copytree(source, data / "content")
+        write_json(data / REFERENCE, facts | {"folder": "content"})
+        write_model(Path(place) / "model", data, [])
+        use_experiment("registered")
+        with mlflow.start_run(run_name=name) as run:
+            mlflow.set_tags(
+                {"model": model, "checksum": digest(facts) if graph else sha256(source)}
+            )
+            mlflow.log_artifacts(str(Path(place) / "model"), "model")
+        made = mlflow.register_model(f"runs:/{run.info.run_id}/model", name)
+    return int(made.version)
