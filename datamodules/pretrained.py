@@ -7,12 +7,16 @@ its files: a name on the hub means other weights tomorrow."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
+from collections.abc import Iterator
 from functools import lru_cache
 from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
+
+from huggingface_hub.errors import StrictDataclassError
 
 from core.artifact import check_export
 from core.files import InputError, digest, read_json, sha256
@@ -55,6 +59,11 @@ def load(kind: Any, name: str, **options: Any) -> Any:
         return kind.from_pretrained(
             folder, trust_remote_code=False, local_files_only=True, **options
         )
+    except StrictDataclassError as error:
+        raise InputError(
+            f"model {name!r}: its config.json has a value that transformers refuses"
+            f" ({' '.join(str(error).split())[:160]}). Mend it there."
+        ) from error
     except ValueError as error:
         if "custom code" not in str(error) and "trust_remote_code" not in str(error):
             raise
@@ -122,22 +131,72 @@ def hub_folder(name: str) -> str:
     transformers costs; with HF_HUB_OFFLINE, or where no hub answers, what was fetched before is
     taken. Weights are safetensors where the model has them, and no other files of weights.
     """
-    from huggingface_hub import HfApi, constants, snapshot_download
-    from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
+    from huggingface_hub import constants, snapshot_download
 
     if constants.is_offline_mode():
         return _cached(name, "HF_HUB_OFFLINE is set")
     try:
-        found = HfApi().model_info(name, timeout=20)
-        names = [file.rfilename for file in found.siblings or []]
-        if "config.json" not in names:
-            raise InputError(
-                f"no model {name!r}: the hub has it, but without a config.json. Expected a model in"
-                " the usual layout."
-            )
-        safe = any(file.endswith(".safetensors") for file in names)
-        files = ["*.json", "*.txt", "*.model", "*.safetensors" if safe else "*.bin"]
-        return snapshot_download(name, allow_patterns=files)
+        with explaining_hub(name):
+            names = _hub_files(name)
+            safe = any(file.endswith(".safetensors") for file in names)
+            files = ["*.json", "*.txt", "*.model", "*.safetensors" if safe else "*.bin"]
+            return snapshot_download(name, allow_patterns=files)
+    except HubAway as error:
+        folder = _cached(name, str(error))
+        LOG.warning(f"{name}: what was fetched before is used; the hub gave no newer ({error})")
+        return folder
+
+
+def read_config(name: str) -> dict[str, Any]:
+    """The config.json of a model, of which nothing else is fetched. Raises InputError as
+    :func:`hub_folder`, for a folder without one, and for a name of no form that is known."""
+    from huggingface_hub import constants, hf_hub_download
+
+    if name in PACKAGED or Path(name).exists() or HUB_NAME.fullmatch(name) is None:
+        file = Path(pretrained(name)) / "config.json"
+    elif constants.is_offline_mode():
+        file = Path(_cached(name, "HF_HUB_OFFLINE is set")) / "config.json"
+    else:
+        try:
+            with explaining_hub(name):
+                _hub_files(name)
+                file = Path(hf_hub_download(name, "config.json"))
+        except HubAway as error:
+            file = Path(_cached(name, str(error))) / "config.json"
+    if not file.is_file():
+        raise InputError(
+            f"model {name!r}: no config.json; expected a folder in the hub's layout, or a hub name"
+        )
+    return dict(read_json(file))
+
+
+class HubAway(Exception):
+    """The hub does not answer, or breaks off."""
+
+
+def _hub_files(name: str) -> list[str]:
+    """Names of a hub model's files. Raises InputError for one without a config.json."""
+    from huggingface_hub import HfApi
+
+    found = HfApi().model_info(name, timeout=20)
+    names = [file.rfilename for file in found.siblings or []]
+    if "config.json" not in names:
+        raise InputError(
+            f"no model {name!r}: the hub has it, but without a config.json. Expected a model in the"
+            " usual layout."
+        )
+    return names
+
+
+@contextlib.contextmanager
+def explaining_hub(name: str) -> Iterator[None]:
+    """Raise InputError, with what to do, for what the hub refuses in the block, and HubAway where
+    it does not answer."""
+    from huggingface_hub import constants
+    from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
+
+    try:
+        yield
     except GatedRepoError as error:
         raise InputError(
             f"no model {name!r}: it is gated. Accept its terms at {constants.ENDPOINT}/{name}, and"
@@ -151,11 +210,9 @@ def hub_folder(name: str) -> str:
         ) from error
     except InputError:
         raise
-    except Exception as error:  # noqa: BLE001  the client's errors have no common class
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        folder = _cached(name, reason)
-        LOG.warning(f"{name}: what was fetched before is used; the hub gave no newer ({reason})")
-        return folder
+    except Exception as error:
+        lines = str(error).strip().splitlines()
+        raise HubAway(lines[0] if lines else type(error).__name__) from error
 
 
 def get_token() -> str | None:

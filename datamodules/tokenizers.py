@@ -20,7 +20,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from core.artifact import check_files
 from core.executor import Part, parts_folder
 from core.files import InputError, digest, written
-from datamodules.pretrained import load
+from datamodules.pretrained import load, pretrained
 
 PIECE, PART = 20_000, 200_000  #: texts that are tokenised at once; texts of a part
 BPE_SPECIAL = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")  #: 0 to 4 of :func:`byte_level_bpe`
@@ -60,6 +60,18 @@ def byte_level_bpe(texts: Iterable[str], size: int) -> PreTrainedTokenizerFast:
     )
 
 
+#: how the names of files begin that a tokenizer is read from
+VOCABULARIES = (
+    "tokenizer.json",
+    "tokenizer.model",
+    "vocab",
+    "spiece",
+    "spm",
+    "sentencepiece",
+    "bpe",
+    "merges",
+    "source.spm",
+)
 #: what a tokenizer of texts between [CLS] and [SEP] with masks must have
 SPECIAL = ("cls_token", "sep_token", "mask_token", "pad_token")
 
@@ -72,6 +84,9 @@ def load_tokenizer(name: str, needed: Sequence[str] = SPECIAL) -> PreTrainedToke
     [SEP], [MASK], [PAD].
     """
     try:
+        folder = Path(pretrained(name))
+        if folder.is_dir() and not any(f.name.startswith(VOCABULARIES) for f in folder.iterdir()):
+            raise ValueError("no vocabulary")  # transformers makes a tokenizer of nothing
         tokenizer = load(AutoTokenizer, name)
     except InputError:
         raise

@@ -35,6 +35,8 @@ from core.call import option_words
 from core.files import InputError, digest, read_json
 from core.settings import nearest
 from core.tracking import ROOT, runs_folder
+from datamodules.pretrained import read_config
+from datamodules.tokenizers import load_tokenizer
 from experiments.machine import Inputs, Machine
 from experiments.names import Encoder, NotTrained, encoder
 from experiments.stages import Stage, run_stages
@@ -291,6 +293,7 @@ def pretrain(
     """
     choice = inputs.choice()
     pipeline = pipeline_of(paper)
+    check_inputs(paper, pipeline, inputs)
     folder = pipeline.get("data_of", paper).replace("/", "-")
     work = (
         runs_folder() / "data" / f"{folder}-{profile}{'-' + digest(choice)[:8] if choice else ''}"
@@ -342,6 +345,36 @@ def pretrain(
         table(rows, results, report["column"]),
     ]
     return "\n".join(lines)
+
+
+def check_inputs(paper: str, pipeline: Mapping[str, Any], inputs: Inputs) -> None:
+    """Raise InputError, before anything is built, for a given path that does not exist, and for an
+    ENCODER= that the paper's training cannot start from."""
+    for name, words in inputs.list_inputs().items():
+        if name in ("GRAPH", "UMLS", "CORPUS"):
+            missing = [word for word in words if not Path(word).exists()]
+            if missing:
+                raise InputError(f"{name}={missing[0]}: no such file or folder")
+    if inputs.encoder is None:
+        return
+    found = str(read_config(inputs.encoder).get("model_type", "none"))
+    if not takes_type(paper, found):
+        types = (pipeline.get("training") or {}).get("encoder_types") or ["nothing"]
+        taking = [other for other in papers() if takes_type(other, found)]
+        others = f"Papers that take it: {', '.join(taking)}." if taking else "No paper takes it."
+        raise InputError(
+            f"ENCODER={inputs.encoder}: a {found} model; {paper} starts from {' or '.join(types)},"
+            f" whose layers it needs one by one. {others}"
+        )
+    load_tokenizer(inputs.encoder, needed=("pad_token",))
+
+
+def takes_type(paper: str, model_type: str) -> bool:
+    """Whether a paper's training can start from a model of this type: of those that it names; of
+    any where it names none and starts from a model at all."""
+    pipeline = pipeline_of(paper)
+    types = (pipeline.get("training") or {}).get("encoder_types")
+    return model_type in types if types else "{ENCODER}" in str(pipeline)
 
 
 def trained_encoder(name: str, ckpt: str | None) -> Encoder:

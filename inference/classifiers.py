@@ -4,8 +4,8 @@
     a sequence classifier with one label                     ranks candidates: PairScorer, a
     (…ForSequenceClassification, a "cross-encoder")          chain's third step
 
-Mentions and their scores are those of transformers' own pipeline("token-classification",
-aggregation_strategy="first", stride=a quarter of the length): a word's label is its first
+Mentions and their scores are those of transformers' own token-classification pipeline with
+aggregation_strategy="first" and stride=a quarter of the length: a word's label is its first
 sub-token's. Labels may be BIO, BIOES or BILOU, or plain types.
 """
 
@@ -28,7 +28,7 @@ from datamodules.tasks import Tagged
 from datamodules.tokenizers import load_tokenizer
 from experiments.names import Encoder, architecture, encoder
 from inference.linkers import Names, Ranking
-from inference.options import Work, checked_device, checked_texts
+from inference.options import Work, checked_device, checked_texts, uses_bf16
 from inference.reranker import text_of
 from inference.results import Mentions
 from inference.taggers import EntityTagger, Span
@@ -141,7 +141,7 @@ def load_token_classifier(
             f"{name}: expected a fine-tuned model (TASK/encoder, or its folder) or a token"
             f" classifier; its config.json names {kind or 'no head'}"
         )
-    return TokenClassifier(chosen, checked_device(device), precision == "bf16", batch_size)
+    return TokenClassifier(chosen, checked_device(device), uses_bf16(precision, device), batch_size)
 
 
 def _read_again(

@@ -21,7 +21,14 @@ from core.typed import typed
 from datamodules.tokenizers import load_tokenizer
 from experiments.names import PLAIN, Encoder, architecture
 from inference.linkers import Names, Ranking
-from inference.options import POOLINGS, LinkerOptions, Work, checked_device, checked_texts
+from inference.options import (
+    POOLINGS,
+    LinkerOptions,
+    Work,
+    checked_device,
+    checked_texts,
+    uses_bf16,
+)
 from inference.sentence import Sentence, pool, read_sentence
 from kg.search.index import EXACT, Index, backends_in, checked_backend, extend, write
 from models.encoders import DECODERS
@@ -331,7 +338,7 @@ def embedder(chosen: Encoder, options: LinkerOptions) -> Embedder:
         options.similarity == "dot",
         options.max_length or (sentence and sentence.max_length) or NAME_TOKENS,
         device=checked_device(options.device),
-        bf16=options.precision == "bf16",
+        bf16=uses_bf16(options.precision, options.device),
         linker=linker,
         backend=options.backend or "torch",
         index=options.index,

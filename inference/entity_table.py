@@ -28,7 +28,7 @@ from datamodules.tokenizers import load_tokenizer
 from experiments.names import Encoder
 from inference.encoders import Embedder, embedder
 from inference.linkers import DEPTH, Candidate, Names, Ranking
-from inference.options import LinkerOptions, Work, checked_device
+from inference.options import LinkerOptions, Work, checked_device, uses_bf16
 
 LOG = logging.getLogger(__name__)
 NEAREST = 10 * DEPTH  # entities looked at: several may represent one concept, or none
@@ -303,5 +303,5 @@ def entity_linker(chosen: Encoder, options: LinkerOptions) -> EntityReader | Emb
         max(options.max_length or 128, 8),
         options.tokens,
         checked_device(options.device),
-        options.precision == "bf16",
+        uses_bf16(options.precision, options.device),
     )

@@ -20,7 +20,7 @@ from datamodules.genbioel.inputs import Inputs
 from experiments.names import Encoder, encoder
 from inference.encoders import Embedder, embedder
 from inference.linkers import Names, NearestByTfIdf, Ranking
-from inference.options import LinkerOptions, Work, checked_device, restricted_to
+from inference.options import LinkerOptions, Work, checked_device, restricted_to, uses_bf16
 from kg.search.trie import Ragged, Trie
 from models.decoding import constrained_search
 
@@ -194,7 +194,7 @@ def generator(chosen: Encoder, options: LinkerOptions) -> Generator:
         nearest,
         options.tokens,
         checked_device(options.device),
-        options.precision == "bf16",
+        uses_bf16(options.precision, options.device),
     )
 
 

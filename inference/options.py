@@ -3,10 +3,12 @@ loads no model library."""
 
 from __future__ import annotations
 
+import logging
 import math
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
@@ -17,6 +19,7 @@ from core.typed import check_fields
 from kg.graph import check_kinds
 from kg.linking.normal import BEST, Level
 
+LOG = logging.getLogger(__name__)
 Backend = Literal["torch", "flat", "ivf", "ivf-sq8", "ivf-pq", "hnsw", "auto"]
 #: the first token, the mean of all tokens, of all but the special ones; inference.sentence.pool
 POOLINGS = ("cls", "mean", "text", "max", "last", "weighted", "sqrt")
@@ -282,6 +285,23 @@ def check_device(device: str) -> None:
     """Raise InputError for what is no name of a device."""
     if re.fullmatch(r"cpu|cuda(:[0-9]{1,3})?", device) is None:
         raise InputError(f"device {device}: expected cpu, cuda, or cuda and a number, as cuda:1")
+
+
+@lru_cache
+def uses_bf16(precision: str, device: str) -> bool:
+    """Whether a model computes in bfloat16. Warns, once, on a processor without instructions for
+    it, where that is some six times slower than fp32."""
+    if precision != "bf16":
+        return False
+    if device == "cpu":
+        import torch
+
+        if not torch.cpu._is_avx512_bf16_supported():
+            LOG.warning(
+                "--precision bf16: this processor has no bfloat16 instructions, so it is several"
+                " times slower than fp32"
+            )
+    return True
 
 
 def checked_device(device: str) -> str:

@@ -14,7 +14,7 @@ from datamodules.reranker import RerankerInputs, Sample
 from experiments.names import Encoder, architecture, encoder
 from inference.linkers import Candidate, Linker, Names, Ranking
 from inference.load import Linkable, linkable_of
-from inference.options import LinkerOptions, Work, checked_device
+from inference.options import LinkerOptions, Work, checked_device, uses_bf16
 from models.reranker import RerankerModel
 
 FILE = "reranker.safetensors"  #: what the export of a cross-encoder holds
@@ -180,7 +180,8 @@ def reranking(name: str, options: LinkerOptions) -> tuple[Reranking, str]:
 def reranking_of(chosen: Encoder, options: LinkerOptions) -> Reranking:
     """The same with an encoder. Raises InputError for a GPU that is not available."""
     if not (Path(chosen.folder) / FILE).is_file():
-        device, bf16 = checked_device(options.device), options.precision == "bf16"
+        device = checked_device(options.device)
+        bf16 = uses_bf16(options.precision, device)
         head = architecture(chosen)
         if head == "pair":
             from inference.classifiers import PairScorer
@@ -196,7 +197,7 @@ def reranking_of(chosen: Encoder, options: LinkerOptions) -> Reranking:
         RerankerInputs.from_export(chosen.folder),
         chosen.identity,
         checked_device(options.device),
-        options.precision == "bf16",
+        uses_bf16(options.precision, options.device),
     )
 
 

@@ -284,9 +284,7 @@ def register_model(model: str, name: str, graph: Path | None, negation: bool) ->
         write_model(Path(place) / "model", data, [])
         use_experiment("registered")
         with mlflow.start_run(run_name=name) as run:
-            mlflow.set_tags(
-                {"model": model, "checksum": digest(facts) if graph else sha256(source)}
-            )
+            mlflow.set_tags({"model": model, "checksum": sha256(source)})
             mlflow.log_artifacts(str(Path(place) / "model"), "model")
         made = mlflow.register_model(f"runs:/{run.info.run_id}/model", name)
     return int(made.version)

@@ -44,7 +44,7 @@ from datamodules.finetune import Feature, FinetuneBatch, FinetuneData, bio_decod
 from datamodules.pairs import candidate_pairs, mark_pair, may_overlap, sentences
 from datamodules.tasks import Pair, Relation, Tagged
 from experiments.names import FineTuned, finetuned, is_fine_tuned, may_be_hub_name
-from inference.options import checked_device, checked_texts
+from inference.options import checked_device, checked_texts, uses_bf16
 from inference.results import Mentions
 from models.standard import file_names
 
@@ -529,7 +529,7 @@ def load_tagger(
     names = file_names(module)
     module.load_state_dict({key: weights.pop(name) for key, name in names.items()})
     return KINDS[data.kind](
-        module, data, found, checked_device(device), precision == "bf16", batch_size
+        module, data, found, checked_device(device), uses_bf16(precision, device), batch_size
     )
 
 

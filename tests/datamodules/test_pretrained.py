@@ -242,3 +242,11 @@ def test_a_run_is_named_by_the_files_that_it_starts_from(hub: Path, folder: Path
         and key(str(folder)) != before[1]
         and key("minilm") == key("minilm")
     )
+
+
+def test_a_config_with_a_value_that_transformers_refuses(tmp_path: Path) -> None:
+    folder = bert.write(tmp_path / "bert", ["gout"])
+    file = folder / "config.json"
+    file.write_text(file.read_text().replace('"hidden_size": 32', '"hidden_size": "wide"'))
+    with pytest.raises(InputError, match="has a value that transformers refuses"):
+        pretrained.load(AutoConfig, str(folder))
