@@ -390,7 +390,7 @@ def write_export(
     `settings`.
     """
     bert: Any = encoder.bert
-    bert.save_pretrained(folder)
+    save_transformer(bert, folder)
     state = {k: v for k, v in encoder.state_dict().items() if not k.startswith("bert.")}
     for name, module in (further or {}).items():
         state |= {f"{name}.{k}": v for k, v in module.state_dict().items()}
@@ -466,6 +466,9 @@ def load_transformer(
             made: Any = kind.from_config(config)
             model = text_part(made).eval()
             fill_fine_tuned(model, Path(pretrained(name)))
+        elif hasattr(config, TEXT_PART):
+            model = text_part(kind.from_config(config)).eval()
+            model.load_state_dict(load_file(Path(pretrained(name)) / "model.safetensors"))
         else:
             made, report = load(kind, name, output_loading_info=True, **options)
             model = text_part(made)
@@ -486,6 +489,38 @@ def load_transformer(
     if dropout is not None:
         set_dropout(model, dropout)
     return model
+
+
+#: key of the config.json of the encoder of an encoder-decoder for which transformers has no class:
+#: model.safetensors has the names of the encoder's own weights
+TEXT_PART = "kepl_text_part"
+
+
+def save_transformer(model: PreTrainedModel, folder: str | Path) -> None:
+    """Write a transformer so that :func:`load_transformer` reads it, and ``AutoModel``, too, where
+    transformers has a class for it: it has none for the encoder of a BART alone."""
+    config: Any = model.config
+    if not has_decoder(config):
+        model.save_pretrained(folder)
+        return
+    kind = MODEL_FOR_TEXT_ENCODING_MAPPING.get(type(config), None)
+    if kind is not None:
+        whole: Any = kind(config)  # type: ignore[operator]
+        whole.encoder.load_state_dict(model.state_dict())
+        whole.save_pretrained(folder)
+        return
+    own = type(config).from_dict(config.to_dict() | {TEXT_PART: True})
+    own.architectures = None
+    own.save_pretrained(folder)
+    state = {k: v.detach().cpu().contiguous().clone() for k, v in model.state_dict().items()}
+    save_file(state, Path(folder) / "model.safetensors", metadata={"format": "pt"})
+
+
+def initial_deviation(config: Any) -> float:
+    """The standard deviation with which a model's weights start, under any of its names; 0.02 of
+    one that does not say."""
+    known = getattr(config, "initializer_range", None) or getattr(config, "init_std", None)
+    return float(known or 0.02)
 
 
 def has_decoder(config: Any) -> bool:

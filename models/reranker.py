@@ -28,7 +28,14 @@ from core.artifact import check_export
 from core.files import InputError
 from datamodules.reranker import RerankerBatch
 from models.base import PaperModule
-from models.encoders import TextEncoder, layout, set_dropout, start_as_bert, write_export
+from models.encoders import (
+    TextEncoder,
+    initial_deviation,
+    layout,
+    set_dropout,
+    start_as_bert,
+    write_export,
+)
 from models.measures import Measures
 
 
@@ -42,7 +49,7 @@ class RerankerModel(TextEncoder):
     def __init__(self, name: str, attention: str = "sdpa", confidence: float = 20.0) -> None:
         super().__init__(name, attention)
         self.score, self.nil = nn.Linear(self.hidden_size, 1), nn.Linear(self.hidden_size, 1)
-        start_as_bert(self.bert.config.initializer_range, self.score, self.nil)
+        start_as_bert(initial_deviation(self.bert.config), self.score, self.nil)
         self.confidence = nn.Parameter(torch.tensor(confidence))
 
     @classmethod

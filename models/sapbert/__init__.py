@@ -38,7 +38,7 @@ from torch import Tensor, nn
 from core.files import InputError, read_json, write_json
 from datamodules.sapbert import SapBERTBatch
 from models.base import PaperModule
-from models.encoders import Layout, TextEncoder, set_dropout
+from models.encoders import Layout, TextEncoder, save_transformer, set_dropout
 from models.layers import pooled, unit_length
 from models.losses import info_nce, multi_similarity, multi_similarity_rows, nca
 from models.standard import NAME_TOKENS, save_sentence_files
@@ -362,6 +362,6 @@ class SapBERT(PaperModule):
         ``SentenceTransformer`` makes the same vectors, but for pooling "text") and how its vectors
         are taken, into `folder`."""
         assert self.encoder is not None
-        self.encoder.bert.save_pretrained(folder)
+        save_transformer(self.encoder.bert, folder)
         save_sentence_files(folder, self.encoder.hidden_size, self.pooling, NAME_TOKENS)
         write_json(Path(folder) / "sapbert.json", {"pooling": self.pooling})

@@ -12,16 +12,9 @@ import torch
 from safetensors.torch import save_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers import models as modules
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import (
     AutoModel,
-    BartConfig,
-    DebertaV2Config,
-    DistilBertConfig,
-    ElectraConfig,
     ModernBertConfig,
-    PreTrainedTokenizerFast,
-    Qwen3Config,
     RobertaConfig,
     T5Config,
 )
@@ -36,79 +29,9 @@ from inference.sentence import pool, read_sentence
 from models.encoders import TextEncoder, token_limit
 from models.standard import transformer_prefix
 from tests.fakes import bert
+from tests.fakes.transformer import TYPES, WORDS, write_model
 
 NAMES = ["renal failure", "gout", "failure of failure of failure", "renal gout failure gout"]
-WORDS = ["renal", "failure", "gout", "of", "query", ":"]
-
-
-def write_tokenizer(
-    folder: Path, cls: str = "[CLS]", sep: str = "[SEP]", pad: str = "[PAD]"
-) -> int:
-    """A tokenizer of words with these special tokens; returns its size."""
-    tokens = [pad, cls, sep, "[UNK]", "[MASK]", *WORDS]
-    made = Tokenizer(models.WordLevel({t: i for i, t in enumerate(tokens)}, unk_token="[UNK]"))
-    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    made.post_processor = processors.TemplateProcessing(
-        single=f"{cls} $A {sep}", special_tokens=[(cls, 1), (sep, 2)]
-    )
-    PreTrainedTokenizerFast(
-        tokenizer_object=made,
-        cls_token=cls,
-        sep_token=sep,
-        pad_token=pad,
-        unk_token="[UNK]",
-        mask_token="[MASK]",
-        model_max_length=30,
-    ).save_pretrained(folder)
-    return len(tokens)
-
-
-SIZES: dict[str, Any] = {
-    "hidden_size": 16,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "intermediate_size": 20,
-}
-TYPES: dict[str, tuple[type, dict[str, Any]]] = {
-    "roberta": (RobertaConfig, SIZES | {"max_position_embeddings": 42, "pad_token_id": 0}),
-    "distilbert": (DistilBertConfig, {"dim": 16, "n_layers": 2, "n_heads": 2, "hidden_dim": 20}),
-    "electra": (ElectraConfig, SIZES | {"embedding_size": 16}),
-    "deberta-v2": (DebertaV2Config, SIZES | {"relative_attention": True}),
-    "modernbert": (
-        ModernBertConfig,
-        SIZES
-        | {
-            "pad_token_id": 0,
-            "cls_token_id": 1,
-            "sep_token_id": 2,
-            "bos_token_id": 1,
-            "eos_token_id": 2,
-        },
-    ),
-    "t5": (T5Config, {"d_model": 16, "d_kv": 8, "d_ff": 20, "num_layers": 2, "num_heads": 2}),
-    "bart": (
-        BartConfig,
-        {
-            "d_model": 16,
-            "encoder_layers": 2,
-            "decoder_layers": 1,
-            "encoder_attention_heads": 2,
-            "decoder_attention_heads": 2,
-            "encoder_ffn_dim": 20,
-            "decoder_ffn_dim": 20,
-            "pad_token_id": 0,
-        },
-    ),
-    "qwen3": (Qwen3Config, SIZES | {"num_key_value_heads": 1, "head_dim": 8}),
-}
-
-
-def write_model(folder: Path, kind: str) -> Path:
-    size = write_tokenizer(folder)
-    config, settings = TYPES[kind]
-    torch.manual_seed(0)
-    AutoModel.from_config(config(vocab_size=size, **settings)).save_pretrained(folder)
-    return folder
 
 
 @pytest.mark.parametrize("kind", TYPES)
