@@ -3,6 +3,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 PYTHON ?= python3
 ACCEL ?= cpu
+SCISPACY ?= 1
 VENV := $(CURDIR)/.venv
 VENV_PYTHON := $(VENV)/bin/python
 INSTALLED := $(VENV)/.installed-$(ACCEL)$(addprefix -,$(EXTRAS))
@@ -27,17 +28,19 @@ help:  ## list the targets
 	@echo "usage: make TARGET [NAME=VALUE ...]"
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z%-]+):.*## (.*)/\1\t\2/' | awk -F'\t' '{printf "  %-20s %s\n", $$1, $$2}'
 
-$(INSTALLED): pyproject.toml constraints.txt
+$(INSTALLED): pyproject.toml constraints.txt constraints-numpy2.txt
 	@test -x $(VENV_PYTHON) || $(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "error: Python 3.11 or newer is needed, this is " + sys.version.split()[0] + "; give another one: make setup PYTHON=python3.11")'
 	@test -x $(VENV_PYTHON) || $(PYTHON) -m venv $(VENV)
 	@echo "setting up .venv (once, a few minutes; 2.9 GB on disk with the CPU build of torch, several GB more with CUDA)"
 	@if [ "$(ACCEL)" != cpu ] && [ "$(ACCEL)" != gpu ]; then echo "error: ACCEL=$(ACCEL); choose from: cpu, gpu" >&2; exit 2; fi
-	env -u PYTHONSAFEPATH $(VENV_PYTHON) -m pip install --quiet --no-compile --disable-pip-version-check $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) -c constraints.txt \
-	  torch==$$(sed -n 's/^torch==//p' constraints.txt) $$($(VENV_PYTHON) bin/requirements.py $(ACCEL) scispacy onnx dev $(EXTRAS))
+	@pins=constraints.txt; extra=scispacy; \
+	if [ "$(SCISPACY)" = 0 ] || $(VENV_PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 13))'; then pins=constraints-numpy2.txt; extra=; echo "without scispaCy, with numpy 2"; fi; \
+	env -u PYTHONSAFEPATH $(VENV_PYTHON) -m pip install --quiet --no-compile --disable-pip-version-check $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) -c $$pins \
+	  torch==$$(sed -n 's/^torch==//p' $$pins) $$($(VENV_PYTHON) bin/requirements.py $(ACCEL) $$extra onnx dev $(EXTRAS))
 	@$(VENV_PYTHON) -m compileall -q -j 0 $(VENV)/lib > /dev/null; true  # on all cores; some packages carry templates that are no Python
 	@rm -f $(VENV)/.installed-*; touch $@ $(VENV)/.installed-$(ACCEL)
 
-setup: $(INSTALLED)  ## build .venv from the pinned constraints (ACCEL=cpu|gpu, EXTRAS=ray, TORCH_INDEX=URL, PYTHON=python3.11)
+setup: $(INSTALLED)  ## build .venv from the pinned constraints (ACCEL=cpu|gpu, EXTRAS=ray, SCISPACY=0, TORCH_INDEX=URL, PYTHON=python3.11)
 
 pretrain-%: $(INSTALLED)  ## pretrain-<paper>: graph, embeddings, linked corpus, pre-training (PROFILE=small|paper; PLAN=1 only lists the stages)
 	@$(KEPL) pretrain $* @make

@@ -142,7 +142,7 @@ def check_extra() -> None:
     if missing := [module for module in EXTRA if find_spec(module) is None]:
         raise InputError(
             f"the scispaCy linker wants {', '.join(missing)}, not installed here. "
-            "Install the extra: pip install -e '.[scispacy]'"
+            "It comes with `make setup` on Python below 3.13, unless SCISPACY=0 is given"
         )
 
 
