@@ -62,7 +62,7 @@ def load(kind: Any, name: str, **options: Any) -> Any:
     except StrictDataclassError as error:
         raise InputError(
             f"model {name!r}: its config.json has a value that transformers refuses"
-            f" ({' '.join(str(error).split())[:160]}). Mend it there."
+            f" ({' '.join(str(error).split())[:160]}). Correct it there."
         ) from error
     except ValueError as error:
         if "custom code" not in str(error) and "trust_remote_code" not in str(error):

@@ -13,6 +13,7 @@ import yaml
 from core.artifact import MANIFEST, read_manifest, write_manifest
 from core.files import digest, read_json, sha256, written
 from core.journal import run_id_in
+from datamodules.pretrained import HUB_NAME
 from experiments.tracking import Run, data_folders, data_hashes
 
 CARD = "README.md"
@@ -61,6 +62,45 @@ def _table(head: list[str], rows: list[list[Any]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
+#: kind of a fine-tuned model -> what the hub calls its task
+HUB_TASKS = {
+    "ner": "token-classification",
+    "nested": "token-classification",
+    "relation": "text-classification",
+    "pair": "text-classification",
+    "ranking": "text-ranking",
+}
+
+
+def hub_facts(
+    manifest: Mapping[str, Any], config: Mapping[str, Any], files: list[str]
+) -> dict[str, Any]:
+    """What the hub's search and its pages read of a card: pipeline_tag, base_model, datasets,
+    metrics and model-index, each where it is known."""
+    scored = manifest.get("fine_tuned")
+    base = str(config.get("model", {}).get("init_args", {}).get("encoder", ""))
+    hub_name = HUB_NAME.fullmatch(base) is not None and "/" in base and not Path(base).exists()
+    front: dict[str, Any] = {"base_model": base if hub_name else None}
+    if not scored:
+        sentence = "modules.json" in files
+        return front | {"pipeline_tag": "sentence-similarity" if sentence else None}
+    task = HUB_TASKS[manifest["kind"]]
+    metric, split = scored["metric"], scored["scored_on"]
+    value = round(float(scored["score"][metric]), 4)
+    result = {
+        "task": {"type": task},
+        "dataset": {"name": manifest["task"], "type": manifest["task"], "split": split},
+        "metrics": [{"type": metric, "value": value}],
+    }
+    index = [{"name": f"{scored['model']} on {manifest['task']}", "results": [result]}]
+    return front | {
+        "pipeline_tag": task,
+        "datasets": [manifest["task"]],
+        "metrics": [metric],
+        "model-index": index,
+    }
+
+
 def card(
     name: str, manifest: Mapping[str, Any], config: Mapping[str, Any], files: list[str], about: str
 ) -> str:
@@ -78,6 +118,7 @@ def card(
     }
     if language := manifest.get("language"):
         front["language"] = language
+    front |= {k: v for k, v in hub_facts(manifest, config, files).items() if v}
     licences = sorted({str(d["licence"]) for d in manifest["data"].values() if d.get("licence")})
     front |= {"license": "other", "license_name": "; ".join(licences)[:200]} if licences else {}
     scores = {k: v for k, v in manifest["scores"].items() if isinstance(v, (int, float))}

@@ -293,7 +293,7 @@ def pretrain(
     """
     choice = inputs.choice()
     pipeline = pipeline_of(paper)
-    check_inputs(paper, pipeline, inputs)
+    check_inputs(paper, pipeline, inputs, plan)
     folder = pipeline.get("data_of", paper).replace("/", "-")
     work = (
         runs_folder() / "data" / f"{folder}-{profile}{'-' + digest(choice)[:8] if choice else ''}"
@@ -347,14 +347,19 @@ def pretrain(
     return "\n".join(lines)
 
 
-def check_inputs(paper: str, pipeline: Mapping[str, Any], inputs: Inputs) -> None:
+def check_inputs(
+    paper: str, pipeline: Mapping[str, Any], inputs: Inputs, plan: bool = False
+) -> None:
     """Raise InputError, before anything is built, for a given path that does not exist, and for an
-    ENCODER= that the paper's training cannot start from."""
+    ENCODER= that the paper's training cannot start from. plan: the stages may run on another
+    machine, so a path that does not exist on this one is a warning."""
     for name, words in inputs.list_inputs().items():
         if name in ("GRAPH", "UMLS", "CORPUS"):
             missing = [word for word in words if not Path(word).exists()]
-            if missing:
+            if missing and not plan:
                 raise InputError(f"{name}={missing[0]}: no such file or folder")
+            if missing:
+                LOG.warning(f"{name}={missing[0]}: no such file or folder on this machine")
     if inputs.encoder is None:
         return
     found = str(read_config(inputs.encoder).get("model_type", "none"))

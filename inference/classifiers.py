@@ -27,9 +27,8 @@ from datamodules.pretrained import load
 from datamodules.tasks import Tagged
 from datamodules.tokenizers import load_tokenizer
 from experiments.names import Encoder, architecture, encoder
-from inference.linkers import Names, Ranking
+from inference.linkers import Names, Ranking, text_of
 from inference.options import Work, checked_device, checked_texts, uses_bf16
-from inference.reranker import text_of
 from inference.results import Mentions
 from inference.taggers import EntityTagger, Span
 from models.encoders import token_limit

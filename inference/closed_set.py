@@ -38,9 +38,8 @@ from core.files import InputError, digest
 from core.tracking import runs_folder
 from datamodules.contexts import sides
 from experiments.names import Encoder
-from inference.linkers import Names, Ranking
+from inference.linkers import Names, Ranking, text_of
 from inference.options import Work
-from inference.reranker import text_of
 
 LOG = logging.getLogger(__name__)
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"

@@ -221,3 +221,17 @@ class BackOff:
             seen = {c.concept for c in first}
             result.append([*first, *(c for c in then if c.concept not in seen)][:DEPTH])
         return result
+
+
+def text_of(candidate: Candidate, names: Names) -> str:
+    """What a cross-encoder reads of a candidate: the name that was found, the preferred one where
+    that is another, and the string that distinguishes the concept (kg.linking.homonyms) where
+    several have the name."""
+    name, concepts = candidate.name, names.concepts[candidate.name]
+    strings = names.homonyms.strings(name, concepts) if len(concepts) > 1 else {}
+    parts = [
+        name,
+        names.preferred[candidate.concept],
+        names.normalised(strings.get(candidate.concept, "")),
+    ]
+    return "; ".join(dict.fromkeys(part for part in parts if part))

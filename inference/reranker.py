@@ -12,7 +12,7 @@ import torch
 from core.files import InputError, digest
 from datamodules.reranker import RerankerInputs, Sample
 from experiments.names import Encoder, architecture, encoder
-from inference.linkers import Candidate, Linker, Names, Ranking
+from inference.linkers import Linker, Names, Ranking, text_of
 from inference.load import Linkable, linkable_of
 from inference.options import LinkerOptions, Work, checked_device, uses_bf16
 from models.reranker import RerankerModel
@@ -37,20 +37,6 @@ class Ranker(Protocol):
         self, mentions: Sequence[str], contexts: Sequence[str | None], found: Sequence[Ranking]
     ) -> list[Ranking]:
         """The candidates found of each mention, best first, with scores of this model."""
-
-
-def text_of(candidate: Candidate, names: Names) -> str:
-    """What a cross-encoder reads of a candidate: the name that was found, the preferred one where
-    that is another, and the string that distinguishes the concept (kg.linking.homonyms) where
-    several have the name."""
-    name, concepts = candidate.name, names.concepts[candidate.name]
-    strings = names.homonyms.strings(name, concepts) if len(concepts) > 1 else {}
-    parts = [
-        name,
-        names.preferred[candidate.concept],
-        names.normalised(strings.get(candidate.concept, "")),
-    ]
-    return "; ".join(dict.fromkeys(part for part in parts if part))
 
 
 class CrossEncoder:

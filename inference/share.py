@@ -105,7 +105,7 @@ class Onnx:
     Args:
         model: Encoder or fine-tuned tagger, as --model of embed and predict names it.
         out: Folder for model.onnx, config.json and the tokenizer.
-        fresh: Replace a folder that is there.
+        fresh: Replace an existing folder.
 
     Examples:
       kepl onnx --model minilm --out minilm-onnx
@@ -118,7 +118,7 @@ class Onnx:
     def run(self) -> None:
         check_writable(self.out.parent / ONNX_FILE)
         if self.out.exists() and not self.fresh:
-            raise InputError(f"{self.out}: there already; give another --out, or --fresh")
+            raise InputError(f"{self.out}: exists already; give another --out, or --fresh")
         most = write_onnx(self.model, self.out)
         print(f"{self.out / ONNX_FILE}: {self.model}; outputs differ from torch's by {most:.1e}")
 

@@ -135,3 +135,30 @@ def test_a_model_is_its_files(runs: Path, tmp_path: Path) -> None:
         }
         identities.append(manifest["identity"])
     assert identities[0] == identities[1] != identities[2]
+
+
+def test_what_the_hub_reads_of_a_fine_tuned_model() -> None:
+    manifest = {
+        "paper": "finetune",
+        "kind": "ner",
+        "task": "NCBI",
+        "data": {},
+        "scores": {},
+        "seed": 0,
+        "commit": "c",
+        "mlflow_run": "r",
+        "head": {},
+        "fine_tuned": {
+            "metric": "entity_f1",
+            "scored_on": "test",
+            "score": {"entity_f1": 0.82114},
+            "model": "minilm",
+        },
+    }
+    config = {"model": {"init_args": {"encoder": "lab/bert"}}}
+    read = ModelCard(card("a", manifest, config, ["config.json"], "About."))
+    assert read.data.base_model == "lab/bert" and read.data.pipeline_tag == "token-classification"
+    assert read.data.datasets == ["NCBI"] and read.data.metrics == ["entity_f1"]
+    (result,) = read.data.eval_results
+    assert (result.metric_type, result.metric_value) == ("entity_f1", 0.8211)
+    assert (result.dataset_name, result.dataset_split) == ("NCBI", "test")
