@@ -21,7 +21,7 @@ export PYTHONUNBUFFERED := 1
 $(foreach v,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $v))),$(eval unexport $v)))
 KEPL := $(VENV_PYTHON) -P -m app.cli
 
-VERBS := finetune rerank predict link embed evaluate peers compare curve knowledge table figures cases synonyms probe overlap counts data sweep serve demo dashboard tasks publish results sync push onnx register
+VERBS := finetune rerank predict link embed evaluate peers compare curve knowledge table figures cases synonyms probe overlap counts data sweep serve demo dashboard tasks publish results sync push onnx register convert
 .PHONY: help setup $(VERBS) results-check gpu-check gpu-wheels speed size test fuzz test-slow soak mutants faults nightly lint types contracts check docs
 
 help:  ## list the targets
@@ -73,6 +73,7 @@ dashboard: $(INSTALLED)  ## compare runs in MLflow on http://127.0.0.1:5000 (POR
 tasks: $(INSTALLED)  ## list the tasks
 publish: $(INSTALLED)  ## records of finished runs, in docs/results (RUNS= GROUP= COMMAND= AGAINST=)
 results: $(INSTALLED)  ## write the results tables of README and docs from docs/results
+convert: $(INSTALLED)  ## annotated texts from one format into another (INPUT= OUTPUT= TO=brat|csv|conll|bioc|…)
 push: $(INSTALLED)  ## upload an export to the Hugging Face hub (FOLDER= REPOSITORY=owner/name PUBLIC=1)
 onnx: $(INSTALLED)  ## an encoder or a tagger as an ONNX file (MODEL= OUT=)
 register: $(INSTALLED)  ## a tagger or a chain in MLflow's registry (MODEL= NAME= GRAPH=)

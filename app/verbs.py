@@ -29,6 +29,11 @@ GROUPS = {
         "tasks": Command("app.commands:tasks", "list the tasks"),
         "demo": Command("app.commands:Demo", "a page with linked text, in one command", ("what",)),
         "embed": Command("inference.commands:Embed", "vectors of names or short texts"),
+        "convert": Command(
+            "inference.convert:Convert",
+            "annotated texts from one format into another",
+            ("input", "output"),
+        ),
     },
     "papers and comparisons": {
         "rerank": Command(

@@ -11,8 +11,8 @@ class CsvWriter:
     """A writer of CSV. A text that a spreadsheet would read as a formula (=, +, -, @, a tab) begins
     with an apostrophe."""
 
-    def __init__(self, handle: Any) -> None:
-        self._writer = csv.writer(handle, lineterminator="\n")
+    def __init__(self, handle: Any, delimiter: str = ",") -> None:
+        self._writer = csv.writer(handle, delimiter=delimiter, lineterminator="\n")
 
     def writerow(self, row: Iterable[Any]) -> None:
         self._writer.writerow([_inert(cell) for cell in row])

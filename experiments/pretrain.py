@@ -36,7 +36,6 @@ from core.files import InputError, digest, read_json
 from core.settings import nearest
 from core.tracking import ROOT, runs_folder
 from datamodules.pretrained import read_config
-from datamodules.tokenizers import load_tokenizer
 from experiments.machine import Inputs, Machine
 from experiments.names import Encoder, NotTrained, encoder
 from experiments.stages import Stage, run_stages
@@ -371,6 +370,8 @@ def check_inputs(
             f"ENCODER={inputs.encoder}: a {found} model; {paper} starts from {' or '.join(types)},"
             f" whose layers it needs one by one. {others}"
         )
+    from datamodules.tokenizers import load_tokenizer  # loads a model library
+
     load_tokenizer(inputs.encoder, needed=("pad_token",))
 
 

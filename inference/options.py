@@ -16,6 +16,8 @@ from core.executor import engine_of
 from core.files import InputError
 from core.settings import nearest
 from core.typed import check_fields
+from kg.documents.formats import default_document
+from kg.documents.mentions import Layout
 from kg.graph import check_kinds
 from kg.linking.normal import BEST, Level
 
@@ -148,8 +150,22 @@ class Work:
         return {"workers": self.workers, "engine": self.engine, "gpus": 1 if gpu else 0}
 
 
-InputFormat = Literal["jsonl", "text", "pubtator", "pubmed", "bioc", "biocjson", "xml"]
-OutputFormat = Literal["jsonl", "pubtator", "bioc", "biocjson"]
+InputFormat = Literal[
+    "jsonl",
+    "json",
+    "text",
+    "pubtator",
+    "pubmed",
+    "bioc",
+    "biocjson",
+    "xml",
+    "table",
+    "brat",
+    "conll",
+    "docbin",
+    "pubannotation",
+]
+OutputFormat = Literal["jsonl", "pubtator", "bioc", "biocjson", "csv", "tsv"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,6 +179,11 @@ class TextFiles:
         empty: What happens with documents that have no text.
         fresh: Start again instead of resuming.
         max_document: MiB that one document or line of --input has at most, decompressed.
+        document: What a document of plain text is. Default: of a folder a file, of a single file a
+            line; of a single file with blank lines it has to be said.
+        id_field: Key of JSON, or column of a table, with ids. Default: id, _id or pmid.
+        text_field: Key of JSON, or column of a table, with texts. Default: text (of a table also
+            note, note_text).
     """
 
     format: InputFormat | None = None
@@ -171,13 +192,22 @@ class TextFiles:
     empty: Literal["error", "skip"] = "error"
     fresh: bool = False
     max_document: int = 16
+    document: Literal["file", "paragraph", "line"] | None = None
+    id_field: str | None = None
+    text_field: str | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
 
-    def settings(self) -> dict[str, Any]:
-        """What decides which documents are read."""
-        return {"format": self.format, "encoding": self.encoding, "empty": self.empty}
+    def settings(self, inputs: Sequence[str | Path] = ()) -> dict[str, Any]:
+        """What decides which documents are read of `inputs`, as :func:`kg.documents.formats
+        .documents` is given it. Raises InputError for a file that may hold one document or
+        several."""
+        roots = tuple(str(Path(given).resolve()) for given in inputs if Path(given).is_dir())
+        document = self.document or default_document(inputs, self.format, self.empty)
+        layout = Layout(document, self.id_field, self.text_field, roots)
+        own = {"format": self.format, "encoding": self.encoding, "empty": self.empty}
+        return own | {"layout": layout}
 
 
 @dataclass(frozen=True, kw_only=True)

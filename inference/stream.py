@@ -19,6 +19,7 @@ the format of OUTPUT, and the folder is removed: OUTPUT is complete, or absent.
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import logging
 import shutil
@@ -46,6 +47,7 @@ from core.files import (
     unpacked_name,
 )
 from core.outputs import Output, check_ending
+from core.spreadsheets import CsvWriter
 from core.stopping import keeping
 from core.typed import typed
 from datamodules.tasks import Pair, Relation, Tagged
@@ -53,6 +55,7 @@ from inference.attributes import describe
 from inference.detectors import BATCH, Detected, TaggerDetector, united
 from inference.ids import DifferentIds, IdCounter, check_ids
 from inference.options import InputFormat, TextFiles, Work
+from kg.documents.annotations import MENTION_COLUMNS, mention_rows
 from kg.documents.bioc import HEAD, TAIL, bioc_document, biocjson_document
 from kg.documents.formats import (
     INPUTS,
@@ -65,9 +68,10 @@ from kg.documents.formats import (
     is_consumed,
     planned,
     pubtator_annotations,
+    resolve_format,
     spooled,
 )
-from kg.documents.formats import format_of as input_format_of
+from kg.documents.mentions import BY_LINE, Layout
 from kg.linking.passage import Passage
 
 if TYPE_CHECKING:
@@ -75,9 +79,9 @@ if TYPE_CHECKING:
     from inference.taggers import EntityTagger, PairModel, Ranker, RelationModel
 
 LOG = logging.getLogger(__name__)
-FORMATS = ("jsonl", "pubtator", "bioc", "biocjson")
+FORMATS = ("jsonl", "pubtator", "bioc", "biocjson", "csv", "tsv")
 #: of outputs, whose names may also end in .gz, .bz2 or .xz
-ENDINGS = (".jsonl", ".ndjson", ".json", ".pubtator", ".xml")
+ENDINGS = (".jsonl", ".ndjson", ".json", ".pubtator", ".xml", ".csv", ".tsv")
 #: bytes of a part of small inputs; parts, about, of large ones
 SMALLEST, MOST_PARTS = 256 << 10, 1000
 T = TypeVar("T")
@@ -101,13 +105,11 @@ def format_of(output: str | Path, format: str | None) -> str:
         if "pubtator" in name and ending not in (".jsonl", ".ndjson", ".json", ".xml"):
             return "pubtator"
         ending = check_ending(output, ENDINGS, f"give --to: one of {', '.join(FORMATS)}")
-        return (
-            "bioc"
-            if ending == ".xml"
-            else "biocjson"
-            if ending == ".json" and "bioc" in name
-            else "jsonl"
-        )
+        if ending in (".csv", ".tsv"):
+            return ending[1:]
+        if ending == ".xml":
+            return "bioc"
+        return "biocjson" if ending == ".json" and "bioc" in name else "jsonl"
     if format not in FORMATS:
         raise InputError(f"no format {format!r}; choose from: {', '.join(FORMATS)}")
     return format
@@ -192,7 +194,23 @@ def bioc(lines: Iterable[dict[str, Any]], json_: bool) -> Iterator[str]:
 
 def formatted(lines: Iterable[dict[str, Any]], format: str) -> Iterator[str]:
     """Records as the parts of a file of `format`, a key of FORMATS other than jsonl."""
+    if format in ("csv", "tsv"):
+        return tabular(lines, "," if format == "csv" else "\t")
     return map(pubtator, lines) if format == "pubtator" else bioc(lines, format == "biocjson")
+
+
+def tabular(lines: Iterable[dict[str, Any]], delimiter: str) -> Iterator[str]:
+    """Records as the rows of a table, one a mention, under a heading (MENTION_COLUMNS)."""
+    part = io.StringIO(newline="")
+    writer = CsvWriter(part, delimiter=delimiter)
+    writer.writerow(MENTION_COLUMNS)
+    for line in lines:
+        for row in mention_rows(line):
+            writer.writerow(row)
+        yield part.getvalue()
+        part.seek(0)
+        part.truncate()
+    yield part.getvalue()
 
 
 def _counted(lines: Iterable[dict[str, Any]]) -> Counts:
@@ -309,8 +327,9 @@ def process_files(
     if not inputs:
         raise InputError("inputs: expected at least one file or folder, got none")
     wanted, workers = format_of(output, reading.to), (work or Work()).settings(job.device)
+    layout = reading.settings(inputs)["layout"]
     target = Output(output, inputs)
-    if target.stream and workers["workers"] == 1 and _flows(inputs, reading.format):
+    if target.stream and workers["workers"] == 1 and _flows(inputs, reading.format, layout):
         counts, unused = _process_stream(job, inputs[0], target, wanted)
         if left_out is not None:
             left_out.update(unused)
@@ -324,7 +343,7 @@ def process_files(
         files = [file.resolve() for file in files_in(given, unused)]
         target.check_inputs(files)
         size = max(SMALLEST, sum(file.stat().st_size for file in files) // MOST_PARTS)
-        plan = planned(place, files, reading.format, size)
+        plan = planned(place, files, reading.format, size, layout)
         names = [str(file).removeprefix(copies) for file in files]
         made_of = job.settings | {
             "inputs": [list(pair) for pair in zip(names, plan.checksums, strict=True)]
@@ -373,13 +392,13 @@ def process_files(
     return counts
 
 
-def _flows(inputs: Sequence[str | Path], format: str | None) -> bool:
+def _flows(inputs: Sequence[str | Path], format: str | None, layout: Layout) -> bool:
     """Whether the input is one that is gone once it is read, in a format of lines: a record can be
     written before the input ends."""
     if len(inputs) != 1:
         return False
     path = _opened_path(inputs[0])
-    return is_consumed(path) and (format or input_format_of(path)) in LINES
+    return is_consumed(path) and resolve_format(format, layout, path) in LINES
 
 
 def _opened_path(given: str | Path) -> Path:
@@ -529,10 +548,11 @@ def link_files(
     """
     if work and work.workers > 1:
         pipeline.prepare()  # once, before there are several
+    chosen = reading.settings(inputs)
     job = Job(
         partial(_link_batch, pipeline),
-        partial(documents, **reading.settings(), used=False),
-        pipeline.settings | reading.settings(),
+        partial(documents, **chosen, used=False),
+        pipeline.settings | chosen,
         "linking",
         pipeline.options.device,
     )
@@ -565,6 +585,7 @@ def typed_documents(
     encoding: str,
     given: bool,
     left_out: Counter[str] | None = None,
+    layout: Layout = BY_LINE,
 ) -> Iterator[Typed]:
     """Documents for :class:`inference.taggers.RelationModel`; with `given`, of formats whose
     mentions have a type.
@@ -575,11 +596,11 @@ def typed_documents(
     if not given:
         yield from (
             Typed(d.id, d.text, [])
-            for d in documents(files, format, empty, encoding, left_out, used=False)
+            for d in documents(files, format, empty, encoding, left_out, False, layout)
         )
         return
     for path in files:
-        kind = format or input_format_of(path)
+        kind = resolve_format(format, layout, path)
         if kind == "pubtator":
             for _, name, text, found in pubtator_annotations(path, encoding, left_out):
                 yield Typed(name, text, [Detected(a.start, a.end, a.type) for a in found])
@@ -673,7 +694,7 @@ def predict_files(
         )
     if not isinstance(model, kinds.EntityTagger) and format_of(output, reading.to) != "jsonl":
         raise InputError(f"{output}: only jsonl holds what a model of kind {model.kind} predicts")
-    chosen = reading.settings()
+    chosen = reading.settings(inputs)
     check_options(**chosen)
     source: Source
     if isinstance(model, kinds.EntityTagger):

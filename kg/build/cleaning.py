@@ -54,10 +54,8 @@ from core.files import InputError, Span, check_writable, lines, written
 from core.outputs import check_no_input
 from core.settings import split_commas
 from kg.documents.formats import (
-    OTHER_FILES,
     check_options,
     documents,
-    files_below,
     files_in,
     format_of,
     planned,
@@ -246,20 +244,7 @@ def files(inputs: Sequence[str | Path], left_out: Counter[str] | None = None) ->
     left_out: counts the others of folders. Raises InputError for a missing path, and a folder
         without any.
     """
-    found: list[Path] = []
-    for path in map(Path, inputs):
-        tables = [p for p in files_below(path, Counter()) if _is_table(p)] if path.is_dir() else []
-        others: Counter[str] = Counter()
-        try:
-            found += sorted([*tables, *files_in([path], others)])
-        except InputError:
-            if not tables:
-                raise
-            found += tables
-        others.subtract(f"{OTHER_FILES} ({table.suffix})" for table in tables)
-        if left_out is not None:
-            left_out.update(+others)
-    return found
+    return files_in(inputs, left_out)
 
 
 def texts(
@@ -377,7 +362,7 @@ def clean_files(
     paths, place = files(inputs, counts), out.with_name(f"{out.name}.parts")
     reading: dict[str, Any] = {"encoding": encoding, "columns": list(columns), "whole": whole}
     lengths: dict[str, Any] = {"shortest": shortest, "longest": longest, "chinese": chinese}
-    plan = planned(place, paths, None, part_size, partial(_kind, whole=whole))
+    plan = planned(place, paths, None, part_size, kind_of=partial(_kind, whole=whole))
     made_of = (
         reading
         | lengths

@@ -19,8 +19,10 @@ from xml.sax.saxutils import escape, quoteattr
 
 from core.files import InputError, json_records, largest_document, whole_number
 from kg.documents.mentions import (
+    BY_LINE,
     NOT_FITTING,
     Document,
+    Layout,
     Mention,
     checked_mention,
     counted_unless_used,
@@ -57,7 +59,8 @@ class Text:
 
     def __init__(self, where: str, name: str, left_out: Counter[str], used: bool) -> None:
         self.where, self.name, self.left_out, self.used = where, name, left_out, used
-        self.text, self.mentions = "", []  # type: str, list[Mention]
+        self.text = ""
+        self.mentions, self.unlinked = list[Mention](), list[Mention]()
 
     def add(self, where: str, offset: Any, text: str) -> None:
         """A passage or sentence at `offset`, an integer or a number in words. Raises InputError if
@@ -108,13 +111,17 @@ class Text:
         # the text of several places is in no one place
         known = (surface or None) if len(parts) == 1 else None
         checked_mention(where, self.text, start, end, "any", known)
+        kind = infons.get("type", "")
         if is_no_concept(entity):
             self.left_out[NO_ENTITY] += 1
+            self.unlinked.append(Mention(start, end, "", 1.0, kind))
         else:
-            self.mentions.append(Mention(start, end, entity))
+            self.mentions.append(Mention(start, end, entity, 1.0, kind))
 
     def document(self) -> Document:
-        return Document(self.name, self.text, tuple(self.mentions), self.where)
+        return Document(
+            self.name, self.text, tuple(self.mentions), self.where, tuple(self.unlinked)
+        )
 
 
 class _Collection(Events[Document]):
@@ -225,7 +232,11 @@ class _Collection(Events[Document]):
 
 
 def bioc_documents(
-    path: Path, encoding: str = "utf-8", left_out: Counter[str] | None = None, used: bool = True
+    path: Path,
+    encoding: str = "utf-8",
+    left_out: Counter[str] | None = None,
+    used: bool = True,
+    layout: Layout = BY_LINE,
 ) -> Iterator[Document]:
     """A BioC collection in XML, a document at a time. `used`: whether the annotations are.
 
@@ -236,7 +247,11 @@ def bioc_documents(
 
 
 def biocjson_documents(
-    path: Path, encoding: str = "utf-8", left_out: Counter[str] | None = None, used: bool = True
+    path: Path,
+    encoding: str = "utf-8",
+    left_out: Counter[str] | None = None,
+    used: bool = True,
+    layout: Layout = BY_LINE,
 ) -> Iterator[Document]:
     """BioC in JSON, a document at a time: an object with `documents` (PubTator 3: `PubTator3`), or
     a list of documents."""

@@ -17,8 +17,9 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from core.executor import Part
 from core.files import (
@@ -27,8 +28,11 @@ from core.files import (
     check_encoding,
     is_stream,
     json_lines,
+    json_records,
     lines,
+    opened,
     read_json,
+    read_text,
     reading,
     sha256,
     spans,
@@ -38,10 +42,19 @@ from core.files import (
     written,
 )
 from core.outputs import MANIFEST
+from kg.documents.annotations import (
+    brat_documents,
+    conll_documents,
+    docbin_documents,
+    pubannotation_documents,
+    table_documents,
+)
 from kg.documents.bioc import NO_ENTITY, bioc_documents, biocjson_documents
 from kg.documents.mentions import (
+    BY_LINE,
     NOT_FITTING,
     Document,
+    Layout,
     Mention,
     checked_mention,
     counted_unless_used,
@@ -62,6 +75,7 @@ NO_FILES = "devices, FIFOs and links to nothing in folders"
 LINKS = "links to folders, which are not followed"
 RELATIONS = "relation lines"
 INPUTS = "inputs.json"  # the name of a plan
+BESIDE = "annotations beside their texts (.ann)"
 OTHER_FILES = "files of a folder whose names stand for no format"
 
 
@@ -73,7 +87,11 @@ def _first(record: dict[str, Any], *keys: str) -> Any:
 
 
 def json_documents(
-    path: Source, encoding: str = "utf-8", left_out: Counter[str] | None = None, used: bool = True
+    path: Source,
+    encoding: str = "utf-8",
+    left_out: Counter[str] | None = None,
+    used: bool = True,
+    layout: Layout = BY_LINE,
 ) -> Iterator[Document]:
     """JSON lines with `id`, `_id` or `pmid`; `text`; optionally `title`, put before the text with a
     line end between.
@@ -84,27 +102,57 @@ def json_documents(
     """
     left_out = Counter() if left_out is None else left_out
     for where, record in json_lines(path, encoding):
-        if "id" not in record and ("documents" in record or "PubTator3" in record):
-            raise InputError(
-                f"{where}: this is BioC in JSON. Give --format biocjson, or put bioc into the"
-                " file's name."
-            )
-        name = _first(record, "id", "_id", "pmid")
-        if type(name) not in (str, int) or name == "":
-            raise InputError(
-                f"{where}: expected an id under id, _id or pmid, got {name!r}. Add one."
-            )
-        text, title = record.get("text"), record.get("title") or ""
-        if not isinstance(text, str) or not isinstance(title, str):
-            raise InputError(
-                f"{where}: expected a string under text (and title, if any), got {text!r:.60}."
-            )
-        mentions = tuple(_json_mentions(where, text, record.get("mentions") or [], left_out, used))
-        if title:
-            shift = len(title) + 1
-            mentions = tuple(m._replace(start=m.start + shift, end=m.end + shift) for m in mentions)
-            text = f"{title}\n{text}" if text else title
-        yield Document(str(name), text, mentions, where)
+        yield _json_document(where, record, left_out, used, layout)
+
+
+def json_array_documents(
+    path: Source,
+    encoding: str = "utf-8",
+    left_out: Counter[str] | None = None,
+    used: bool = True,
+    layout: Layout = BY_LINE,
+) -> Iterator[Document]:
+    """A JSON array of objects as :func:`json_documents` reads them."""
+    left_out = Counter() if left_out is None else left_out
+    for number, (_, record) in enumerate(json_records(Path(path), encoding, ()), start=1):
+        yield _json_document(f"{path}: document {number}", record, left_out, used, layout)
+
+
+def _json_document(
+    where: str, record: dict[str, Any], left_out: Counter[str], used: bool, layout: Layout
+) -> Document:
+    """A document of an object. Raises InputError where id or text are missing."""
+    if "id" not in record and ("documents" in record or "PubTator3" in record):
+        raise InputError(
+            f"{where}: this is BioC in JSON. Give --format biocjson, or put bioc into the"
+            " file's name."
+        )
+    if "denotations" in record and "mentions" not in record:
+        raise InputError(f"{where}: this is PubAnnotation's JSON. Give --format pubannotation.")
+    ids = (layout.id_field,) if layout.id_field else ("id", "_id", "pmid")
+    name = _first(record, *ids)
+    if type(name) not in (str, int) or name == "":
+        raise InputError(
+            f"{where}: expected an id under {' or '.join(ids)}, got {name!r}. Add one, or name the"
+            " key with --id-field."
+        )
+    key = layout.text_field or "text"
+    text, title = record.get(key), record.get("title") or ""
+    title = "" if layout.text_field else title
+    if not isinstance(text, str) or not isinstance(title, str):
+        raise InputError(
+            f"{where}: expected a string under {key} (and title, if any), got {text!r:.60}. Name"
+            " the key with --text-field."
+        )
+    found = list(_json_mentions(where, text, record.get("mentions") or [], left_out, used))
+    if title:
+        shift = len(title) + 1
+        found = [m._replace(start=m.start + shift, end=m.end + shift) for m in found]
+        text = f"{title}\n{text}" if text else title
+    linked = tuple(m for m in found if m.entity)
+    unlinked = tuple(m for m in found if not m.entity)
+    left_out[NO_ENTITY] += len(unlinked)
+    return Document(str(name), text, linked, where, unlinked)
 
 
 def _json_mentions(
@@ -117,10 +165,20 @@ def _json_mentions(
         if isinstance(given, list) and isinstance(m, dict):
             with counted_unless_used(left_out, used):
                 start, end = _first(m, "start", "start_offset"), _first(m, "end", "end_offset")
-                entity = _first(m, "entity", "link_id")
-                yield checked_mention(
-                    where, text, start, end, entity, m.get("mention"), m.get("score", 1.0)
+                entity, kind = _first(m, "entity", "link_id"), m.get("type")
+                typed = entity is None and isinstance(kind, str)  # found, and linked to nothing
+                score = m.get("score")
+                checked = checked_mention(
+                    where,
+                    text,
+                    start,
+                    end,
+                    "none" if typed else entity,
+                    m.get("mention"),
+                    1.0 if score is None or typed else score,
                 )
+                own = "" if typed or is_no_concept(checked.entity) else checked.entity
+                yield checked._replace(entity=own, type=kind if isinstance(kind, str) else "")
         elif used:
             raise InputError(f"{where}: expected a list of objects under mentions.")
         else:
@@ -128,7 +186,11 @@ def _json_mentions(
 
 
 def text_documents(
-    path: Source, encoding: str = "utf-8", left_out: Counter[str] | None = None, used: bool = True
+    path: Source,
+    encoding: str = "utf-8",
+    left_out: Counter[str] | None = None,
+    used: bool = True,
+    layout: Layout = BY_LINE,
 ) -> Iterator[Document]:
     """Plain text, a document on each line; its id is the file's name without endings and the line
     number: `notes:7`.
@@ -136,7 +198,7 @@ def text_documents(
     Raises InputError for a carriage return inside a line: whether it ends a document cannot be
     known.
     """
-    stem = unpacked_name(path).rpartition(".")[0] or Path(path).name
+    stem = layout.name_file(Path(path))
     for number, line in lines(path, encoding):
         if "\r" in line:
             raise InputError(
@@ -144,6 +206,42 @@ def text_documents(
                 " or CRLF."
             )
         yield Document(f"{stem}:{number}", line, (), f"{path}:{number}")
+
+
+def paragraph_documents(
+    path: Source,
+    encoding: str = "utf-8",
+    left_out: Counter[str] | None = None,
+    used: bool = True,
+    layout: Layout = BY_LINE,
+) -> Iterator[Document]:
+    """Plain text, a document between blank lines, with the line ends inside it; its id has the
+    number of its first line: `notes:7`."""
+    stem = layout.name_file(Path(path))
+    block: list[str] = []
+    begun = 0
+    for number, line in lines(path, encoding):
+        if line.strip():
+            begun = begun if block else number
+            block.append(line)
+        elif block:
+            yield Document(f"{stem}:{begun}", "\n".join(block), (), f"{path}:{begun}")
+            block = []
+    if block:
+        yield Document(f"{stem}:{begun}", "\n".join(block), (), f"{path}:{begun}")
+
+
+def file_documents(
+    path: Source,
+    encoding: str = "utf-8",
+    left_out: Counter[str] | None = None,
+    used: bool = True,
+    layout: Layout = BY_LINE,
+) -> Iterator[Document]:
+    """Plain text, one document: the whole file as it is, so that offsets are the file's. Its id is
+    the file's path inside the folder that was given, or its name."""
+    text = read_text(Path(path), encoding)
+    yield Document(layout.name_file(Path(path)), text, (), f"{path}:1")
 
 
 _HEAD = re.compile(r"[^|\t]*\|[ta]\|")  # of a document of PubTator
@@ -229,7 +327,11 @@ def _annotation(at: str, line: str, name: str, text: str) -> Annotation:
 
 
 def pubtator_documents(
-    path: Source, encoding: str = "utf-8", left_out: Counter[str] | None = None, used: bool = True
+    path: Source,
+    encoding: str = "utf-8",
+    left_out: Counter[str] | None = None,
+    used: bool = True,
+    layout: Layout = BY_LINE,
 ) -> Iterator[Document]:
     """PubTator, as :func:`pubtator_annotations` reads it. Mentions without an entity are counted in
     `left_out` as well."""
@@ -237,7 +339,10 @@ def pubtator_documents(
     for where, name, text, given in pubtator_annotations(path, encoding, left_out, used):
         named = [a for a in given if not is_no_concept(a.entity)]
         left_out[NO_ENTITY] += len(given) - len(named)
-        yield Document(name, text, tuple(Mention(a.start, a.end, a.entity) for a in named), where)
+        linked = tuple(Mention(a.start, a.end, a.entity, 1.0, a.type) for a in named)
+        others = [a for a in given if is_no_concept(a.entity)]
+        unlinked = tuple(Mention(a.start, a.end, "", 1.0, a.type) for a in others)
+        yield Document(name, text, linked, where, unlinked)
 
 
 #: elements that may hold what is not used
@@ -311,7 +416,11 @@ class _PubMed(Events[Document]):
 
 
 def pubmed_documents(
-    path: Path, encoding: str = "utf-8", left_out: Counter[str] | None = None, used: bool = True
+    path: Path,
+    encoding: str = "utf-8",
+    left_out: Counter[str] | None = None,
+    used: bool = True,
+    layout: Layout = BY_LINE,
 ) -> Iterator[Document]:
     """PubMed's baseline and update files: title, line end, sections of the abstract joined; inner
     tags are flattened.
@@ -322,17 +431,30 @@ def pubmed_documents(
 
 
 def xml_documents(
-    path: Path, encoding: str = "utf-8", left_out: Counter[str] | None = None, used: bool = True
+    path: Path,
+    encoding: str = "utf-8",
+    left_out: Counter[str] | None = None,
+    used: bool = True,
+    layout: Layout = BY_LINE,
 ) -> Iterator[Document]:
     """BioC, where the outermost element is a collection; else PubMed."""
     return FORMATS["bioc" if root_of(path, encoding) == "collection" else "pubmed"](
-        path, encoding, left_out, used
+        path, encoding, left_out, used, layout
     )
 
 
-FORMATS: dict[str, Callable[[Any, str, Counter[str] | None, bool], Iterator[Document]]] = {
+Reader = Callable[[Any, str, Counter[str] | None, bool, Layout], Iterator[Document]]
+FORMATS: dict[str, Reader] = {
     "jsonl": json_documents,
+    "json": json_array_documents,
     "text": text_documents,
+    "paragraphs": paragraph_documents,
+    "files": file_documents,
+    "table": table_documents,
+    "brat": brat_documents,
+    "conll": conll_documents,
+    "docbin": docbin_documents,
+    "pubannotation": pubannotation_documents,
     "pubtator": pubtator_documents,
     "pubmed": pubmed_documents,
     "bioc": bioc_documents,
@@ -340,7 +462,9 @@ FORMATS: dict[str, Callable[[Any, str, Counter[str] | None, bool], Iterator[Docu
     "xml": xml_documents,
 }
 # formats that spans can be read of: whether blank lines part documents
-LINES = {"jsonl": False, "text": False, "pubtator": True}
+LINES = {"jsonl": False, "text": False, "paragraphs": True, "pubtator": True}
+#: what a document of plain text is -> the reader of such files
+OF_TEXT = {"line": "text", "paragraph": "paragraphs", "file": "files"}
 _ENDINGS = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
@@ -349,11 +473,57 @@ _ENDINGS = {
     ".text": "text",
     ".pubtator": "pubtator",
     ".xml": "xml",
+    ".csv": "table",
+    ".tsv": "table",
+    ".parquet": "table",
+    ".conll": "conll",
+    ".conllu": "conll",
+    ".bio": "conll",
+    ".iob": "conll",
+    ".spacy": "docbin",
+    ".ann": "brat",
 }
 
 
 def _ending(path: Path) -> str:
     return Path(unpacked_name(path).lower()).suffix
+
+
+def _is_array(path: Path) -> bool:
+    """Whether a JSON file is an array of documents instead of a document a line."""
+    if not path.is_file():
+        return False
+    with opened(path) as handle:
+        return handle.read(64).lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"["
+
+
+def default_document(
+    inputs: Sequence[str | Path], format: str | None, empty: str
+) -> Literal["file", "paragraph", "line"]:
+    """What a document of plain text is where it is not said: a file of a folder, a line of a single
+    file.
+
+    Raises InputError for a single file with blank lines, which may be one document, or several.
+    """
+    if any(Path(given).is_dir() for given in inputs):
+        return "file"
+    for given in map(Path, inputs):
+        if not given.is_file() or (format or _ENDINGS.get(_ending(given))) != "text":
+            continue
+        blank = next((number for number, line in lines(given) if not line.strip()), None)
+        if blank is not None and empty != "skip":
+            raise InputError(
+                f"{given}:{blank}: a blank line. Say what a document is: --document file (all of"
+                " it), paragraph (blank lines part them) or line; lines without text are left out"
+                " with --empty skip."
+            )
+    return "line"
+
+
+def resolve_format(format: str | None, layout: Layout, path: Any) -> str:
+    """The key of FORMATS for a file: as given, or by its name; of plain text what a document is."""
+    kind = format or format_of(path)
+    return OF_TEXT[layout.document] if kind == "text" else kind
 
 
 def format_of(path: str | Path | Span) -> str:
@@ -364,6 +534,8 @@ def format_of(path: str | Path | Span) -> str:
         return "bioc" if ending == ".xml" else "biocjson"
     if "pubtator" in name and ending not in (".jsonl", ".ndjson", ".json", ".xml"):
         return "pubtator"
+    if ending == ".json" and _is_array(path):
+        return "json"
     if ending not in _ENDINGS:
         raise InputError(
             f"{path}: cannot tell the format from this name. Give --format: one of"
@@ -372,7 +544,9 @@ def format_of(path: str | Path | Span) -> str:
     return _ENDINGS[ending]
 
 
-def check_options(format: str | None, empty: str, encoding: str = "utf-8") -> None:
+def check_options(
+    format: str | None, empty: str, encoding: str = "utf-8", layout: Layout = BY_LINE
+) -> None:
     """Raises InputError for an unknown format, way to treat empty texts or encoding."""
     if format is not None and format not in FORMATS:
         raise InputError(f"no format {format!r}; choose from: {', '.join(FORMATS)}")
@@ -446,9 +620,13 @@ def files_below(folder: Path, left_out: Counter[str]) -> list[Path]:
         left_out[HIDDEN] += len(hidden)
         left_out[LINKS] += len(links)
         folders[:] = [name for name in folders if name not in hidden and name not in links]
+        texts = {name.removesuffix(".txt") for name in names if name.endswith(".txt")}
         for name in names:
             file = Path(place, name)
             if name.startswith("."):
+                continue
+            if name.endswith(".ann") and name.removesuffix(".ann") in texts:
+                left_out[BESIDE] += 1  # read with its text where the format is brat
                 continue
             if not file.is_file():
                 left_out[NO_FILES] += 1
@@ -543,20 +721,22 @@ def planned(
     paths: Sequence[Path],
     format: str | None,
     size: int,
-    kind_of: Callable[[Path], str] = format_of,
+    layout: Layout = BY_LINE,
+    kind_of: Callable[[Path], str] | None = None,
 ) -> Plan:
-    """The plan for `paths` in parts of about `size` bytes; kind_of: the format of a path without a
-    given one.
+    """The plan for `paths` in parts of about `size` bytes; kind_of: the format of a path, where it
+    is not that of :func:`resolve_format`.
 
     Its parts are those of the plan in `folder` where the files are still the same, by their
-    checksums.
+    checksums, and are read alike.
     """
     states = [[str(path), path.stat().st_size, path.stat().st_mtime_ns] for path in paths]
     checksums = [sha256(path) for path in paths]
     known = read_json(folder / INPUTS) if (folder / INPUTS).is_file() else {}
+    read_as = f"{format or 'by name'}, {layout.document}"
     if [known.get(key) for key in ("files", "format", "size", "checksums")] == [
         states,
-        format,
+        read_as,
         size,
         checksums,
     ]:
@@ -564,20 +744,20 @@ def planned(
     number = {path: place for place, path in enumerate(paths)}
     parts = [
         [[number[path], *rest] for path, *rest in part]
-        for part in parts_of(paths, format, size, kind_of)
+        for part in parts_of(paths, size, kind_of or partial(resolve_format, format, layout))
     ]
-    return Plan(states, format, size, checksums, parts)
+    return Plan(states, read_as, size, checksums, parts)
 
 
 def parts_of(
-    paths: Iterable[Path], format: str | None, size: int, kind_of: Callable[[Path], str] = format_of
+    paths: Iterable[Path], size: int, kind_of: Callable[[Path], str]
 ) -> Iterator[list[Span]]:
     """`paths` in parts of about `size` bytes: several small files, one, or a span of a large one
-    whose format allows it."""
+    whose format, `kind_of` the path, allows it."""
     part: list[Span] = []
     room = size
     for path in paths:
-        kind = format or kind_of(path)
+        kind = kind_of(path)
         for span in spans(path, size, LINES[kind]) if kind in LINES else [Span(path)]:
             if room <= 0:
                 yield part
@@ -595,6 +775,7 @@ def documents(
     encoding: str = "utf-8",
     left_out: Counter[str] | None = None,
     used: bool = True,
+    layout: Layout = BY_LINE,
 ) -> Iterator[Document]:
     """Documents of all `paths` in order; `format` (a key of FORMATS) None reads it from each name.
 
@@ -611,7 +792,8 @@ def documents(
         whole = not isinstance(path, Span) or path == Span(path.path)
         source = path if isinstance(path, Span) and not whole else Path(path)
         count = 0
-        for document in FORMATS[format or format_of(source)](source, encoding, left_out, used):
+        read = FORMATS[resolve_format(format, layout, source)]
+        for document in read(source, encoding, left_out, used, layout):
             count += 1
             if document.text.strip():
                 yield document

@@ -5,29 +5,63 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
-from core.files import InputError
+from core.files import InputError, unpacked_name
 
 NOT_FITTING = "annotations that do not fit the text"
 
 
 class Mention(NamedTuple):
-    """`text[start:end]` names `entity` (an id of the graph); `score` in (0, 1]."""
+    """`text[start:end]` names `entity` (an id of the graph; "" of a mention without one); `score`
+    in (0, 1]; `type` as its file has it, "" without one."""
 
     start: int
     end: int
     entity: str
     score: float = 1.0
+    type: str = ""
 
 
 class Document(NamedTuple):
-    """A text with the mentions in its file; `where` is the file and line it began at."""
+    """A text with the mentions in its file, and those that have no entity there (`unlinked`);
+    `where` is the file and line it began at."""
 
     id: str
     text: str
     mentions: tuple[Mention, ...] = ()
     where: str = ""
+    unlinked: tuple[Mention, ...] = ()
+
+
+class Layout(NamedTuple):
+    """How documents are cut out of files whose format leaves it open.
+
+    document            of plain text: a file, a paragraph (blank lines part them), or a line
+    id_field, text_field  names of JSON keys or of a table's columns; None: the usual ones
+    roots               folders that were given: ids of files in them are paths inside them
+    """
+
+    document: Literal["file", "paragraph", "line"] = "line"
+    id_field: str | None = None
+    text_field: str | None = None
+    roots: tuple[str, ...] = ()
+
+    def name_file(self, path: Path) -> str:
+        """The id of a file: its path inside the folder that was given, or its name; without
+        endings that are formats' or compressions'."""
+        name = unpacked_name(path)
+        stem = name.rpartition(".")[0] or name
+        inside = [root for root in self.roots if path.is_relative_to(root)]
+        if not inside:
+            return stem or path.name
+        place = path.parent.relative_to(max(inside, key=len)).as_posix()
+        return stem if place == "." else f"{place}/{stem}"
+
+
+#: a document a line, the usual names of fields
+BY_LINE = Layout()
 
 
 @contextlib.contextmanager

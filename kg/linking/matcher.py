@@ -421,7 +421,8 @@ class DictionaryLinker:
             starts += own_starts
             ends += own_ends
         entities = np.array([match[2] for own in matches for match in own], np.int64)
-        rows = zip(starts, ends, self._ids.take(_indices(entities)).to_pylist(), repeat(1.0))
+        ids = self._ids.take(_indices(entities)).to_pylist()
+        rows = zip(starts, ends, ids, repeat(1.0), repeat(""))
         # Mention(...) would take twice as long, a tenth of the whole
         mentions = list(map(tuple.__new__, repeat(Mention), rows))
         bounds = accumulate(map(len, matches), initial=0)

@@ -58,8 +58,7 @@ def _linker(graph_folder: Path, name: str, options: dict[str, Any]) -> Any:
 def record_of(document: Document, mentions: Sequence[Mention]) -> dict[str, Any]:
     """A line of linked text."""
     rows = [
-        {"start": start, "end": end, "entity": entity, "score": score}
-        for start, end, entity, score in mentions
+        {"start": m.start, "end": m.end, "entity": m.entity, "score": m.score} for m in mentions
     ]
     return {"id": document.id, "text": document.text, "mentions": rows}
 

@@ -280,7 +280,7 @@ def test_a_broken_line_and_a_wrong_format(pipeline: Pipeline, texts: Path, tmp_p
         run(pipeline, texts, tmp_path / "out.jsonl")
     assert not (tmp_path / "out.jsonl").exists()
     with pytest.raises(InputError, match="to: expected 'jsonl' or 'pubtator'"):
-        run(pipeline, texts, tmp_path / "out.tsv", to="tsv")
+        run(pipeline, texts, tmp_path / "out.xlsx", to="xlsx")
     with pytest.raises(InputError, match="no such file"):
         run(pipeline, tmp_path / "nowhere.jsonl", tmp_path / "out.jsonl")
 

@@ -84,9 +84,9 @@ def test_format_by_name_or_option(tmp_path):
     with pytest.raises(InputError, match=r"a\.dat: cannot tell the format.*--format"):
         format_of("a.dat")
     with pytest.raises(
-        InputError, match="no format 'csv'; choose from: jsonl, text, pubtator, pubmed"
+        InputError, match="no format 'docx'; choose from: jsonl, json, text, paragraphs"
     ):
-        next(documents([tmp_path / "a.txt"], "csv"))
+        next(documents([tmp_path / "a.txt"], "docx"))
 
 
 def line(**record) -> str:
@@ -116,7 +116,7 @@ BAD = {
     "no id": (
         "x.jsonl",
         GOOD + line(text="a"),
-        r"x\.jsonl:2: expected an id under id, _id or pmid",
+        r"x\.jsonl:2: expected an id under id or _id or pmid",
     ),
     "no text": ("x.jsonl", line(id="1"), r"x\.jsonl:1: expected a string under text"),
     "surrogate": ("x.jsonl", line(id="1", text="\ud800"), r"x\.jsonl:1: half a surrogate pair"),
@@ -405,7 +405,7 @@ def test_what_was_read_in_silence_or_not_caught_names_file_and_line(tmp_path, ca
 
 def test_a_start_with_a_blank_is_a_mention(tmp_path):
     (tmp_path / "x.pubtator").write_text(TEXT + "1\t0 \t3\tcat\tT\tC\n")
-    assert next(documents([tmp_path / "x.pubtator"])).mentions == (Mention(0, 3, "C"),)
+    assert next(documents([tmp_path / "x.pubtator"])).mentions == (Mention(0, 3, "C", 1.0, "T"),)
 
 
 def test_what_is_left_out_is_counted(tmp_path):

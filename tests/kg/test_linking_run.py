@@ -394,7 +394,7 @@ def test_scispacy_extra_missing(monkeypatch):
     from kg.linking import scispacy as adapter
 
     monkeypatch.setattr(adapter, "EXTRA", ("no_such_module",))
-    with pytest.raises(InputError, match=r"no_such_module, not installed here.*\[scispacy\]"):
+    with pytest.raises(InputError, match=r"no_such_module, not installed here.*SCISPACY=0"):
         adapter.ScispacyLinker.from_graph(fakes.graph(), "en")
 
 

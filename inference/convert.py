@@ -1,0 +1,168 @@
+"""kepl convert: annotated texts from one format into another.
+
+A command is a record: its fields are the options, its docstring is their help, `run` does it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from core.files import InputError, written, written_folder
+from core.outputs import Output
+from inference.options import InputFormat
+from inference.stream import formatted
+from kg.documents.annotations import conll_lines, docbin_bytes, pubannotation, write_brat
+from kg.documents.formats import documents, files_in
+from kg.documents.mentions import Document, Layout
+
+Target = Literal[
+    "jsonl",
+    "pubtator",
+    "bioc",
+    "biocjson",
+    "csv",
+    "tsv",
+    "brat",
+    "conll",
+    "docbin",
+    "pubannotation",
+]
+
+
+class Format(NamedTuple):
+    """A format of annotated texts: the ending of its files, and what it does not hold."""
+
+    ending: str
+    loses: str
+
+
+#: what each format that is written cannot hold
+FORMATS: dict[str, Format] = {
+    "jsonl": Format(".jsonl", "nothing"),
+    "pubtator": Format(".pubtator", "line ends and bars of the text (they become blanks)"),
+    "bioc": Format(".xml", "characters that XML does not allow (they become blanks)"),
+    "biocjson": Format(".json", "nothing"),
+    "csv": Format(".csv", "texts, and documents without a mention"),
+    "tsv": Format(".tsv", "texts, and documents without a mention"),
+    "brat": Format("", "scores; ids that are no names of files"),
+    "conll": Format(".conll", "entities, scores, blanks of the text, nested mentions"),
+    "docbin": Format(".spacy", "scores, overlapping mentions, places inside a token"),
+    "pubannotation": Format(".json", "scores and names"),
+}
+
+
+def record_of(document: Document) -> dict[str, Any]:
+    """A document as chains and taggers write it."""
+    found = sorted((*document.mentions, *document.unlinked), key=lambda m: (m.start, m.end))
+    mentions = [
+        {
+            "start": m.start,
+            "end": m.end,
+            "text": document.text[m.start : m.end],
+            "type": m.type or None,
+            "entity": m.entity or None,
+            "score": m.score if m.entity else None,
+        }
+        for m in found
+    ]
+    return {"id": document.id, "text": document.text, "mentions": mentions}
+
+
+def write_records(records: Iterable[dict[str, Any]], output: Path, to: str) -> int:
+    """Write records in a format; returns how many. brat's output is a folder."""
+    count = 0
+
+    def counting() -> Iterator[dict[str, Any]]:
+        nonlocal count
+        for record in records:
+            count += 1
+            yield record
+
+    if to == "brat":
+        with written_folder(output) as folder:
+            return write_brat(records, folder)
+    if to == "docbin":
+        with written(output, "wb") as binary:
+            binary.write(docbin_bytes(counting()))
+        return count
+    with written(output) as handle:
+        if to == "jsonl":
+            handle.writelines(json.dumps(r, ensure_ascii=False) + "\n" for r in counting())
+        elif to == "conll":
+            handle.writelines(conll_lines(record) for record in counting())
+        elif to == "pubannotation":
+            json.dump([pubannotation(r) for r in counting()], handle, ensure_ascii=False, indent=1)
+        else:
+            handle.writelines(formatted(counting(), to))
+    return count
+
+
+@dataclass(frozen=True, kw_only=True)
+class Convert:
+    """Annotated texts from one format into another, both ways between annotation tools, linkers and
+    tables.
+
+    Args:
+        input: Files or folders, as --input of `kepl link` reads them.
+        output: File, or for brat a new folder.
+        format: Format of the input. Default: by the files' names.
+        to: Format of the output. Default: by its name; a name without an ending is brat's folder.
+        document: What a document of plain text is.
+        id_field: Key of JSON, or column of a table, with ids.
+        text_field: Key of JSON, or column of a table, with texts.
+        encoding: Encoding of the input.
+        fresh: Replace an existing output.
+
+    Examples:
+      kepl convert links.jsonl for-brat
+      kepl convert annotated/ gold.jsonl --format brat
+      kepl convert corpus.bioc.xml mentions.csv
+    """
+
+    input: Sequence[Path]
+    output: Path
+    format: InputFormat | None = None
+    to: Target | None = None
+    document: Literal["file", "paragraph", "line"] = "file"
+    id_field: str | None = None
+    text_field: str | None = None
+    encoding: str = "utf-8"
+    fresh: bool = False
+
+    def run(self) -> None:
+        to = self.to or format_by_name(self.output)
+        if self.output.exists() and not self.fresh:
+            raise InputError(f"{self.output}: exists already; give another output, or --fresh")
+        Output(self.output, list(self.input))
+        left_out = Counter[str]()
+        roots = tuple(str(path.resolve()) for path in self.input if path.is_dir())
+        layout = Layout(self.document, self.id_field, self.text_field, roots)
+        files = [path.resolve() for path in files_in(self.input, left_out)]
+        found = documents(files, self.format, "skip", self.encoding, left_out, True, layout)
+        count = write_records(map(record_of, found), self.output, to)
+        print(f"{self.output}: {count:,} documents, {to}")
+        if FORMATS[to].loses != "nothing":
+            print(f"not held by {to}: {FORMATS[to].loses}")
+        for reason, number in (+left_out).items():
+            print(f"left out: {number:,} {reason}")
+
+
+def format_by_name(output: Path) -> str:
+    """The format that an output's name has. Raises InputError for a name without one."""
+    name, ending = output.name.lower(), output.suffix.lower()
+    if ending == ".json":
+        return "biocjson" if "bioc" in name else "pubannotation"
+    if not ending:
+        return "brat"
+    known = {form.ending: key for key, form in FORMATS.items()}
+    if ending not in known:
+        raise InputError(
+            f"{output}: cannot tell the format from this name. Give --to: one of"
+            f" {', '.join(FORMATS)}."
+        )
+    return known[ending]

@@ -1,0 +1,465 @@
+"""Annotated texts as annotation tools and other libraries have them: brat, CoNLL, spaCy's DocBin,
+PubAnnotation, tables.
+
+    brat            a folder, or files NAME.txt with NAME.ann: T lines (type and place), N lines
+                    (Reference T1 HP:0001166), A lines (Negated T1); several places of one mention
+                    are taken from the first to the last character
+    CoNLL           a token and its tag on each line, tabs or blanks between them (of more columns
+                    the first and the last), blank lines between sentences; "-DOCSTART-" or "# id ="
+                    begins a document; tags are BIO, BIOES, BILOU or plain types. The text is made:
+                    one blank between tokens, a line end between sentences
+    DocBin          what spaCy saves (.spacy): doc.ents, their labels and kb_ids
+    PubAnnotation   JSON with `text` and `denotations`; an entity is an attribute `Normalization`,
+                    or the denotation's `obj` where that is an id with a colon
+    table           CSV, TSV or Parquet with a row a document; columns id and text, or as named
+
+Each reader yields Documents (kg.documents.mentions); each writer is given records as chains and
+taggers make them ({id, text, mentions [{start, end, type, entity, name, …}]}).
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from core.files import InputError, Span, json_lines, lines, opened, read_text, unpacked_name
+from kg.documents.mentions import (
+    BY_LINE,
+    Document,
+    Layout,
+    Mention,
+    checked_mention,
+    counted_unless_used,
+)
+
+Source = Path | Span
+NOT_READ = "lines of brat that are no entity, normalisation or attribute"
+#: columns that a table's ids and texts may have, where none is named
+ID_COLUMNS, TEXT_COLUMNS = ("id", "_id", "pmid", "note_id", "doc_id"), ("text", "note", "note_text")
+#: an entity's tag in front of its type, of BIOES and BILOU as in BIO
+BEGINS, INSIDE, TAG = "BSU", "IELM", re.compile(r"([BIOESLUM])[-_](.+)")
+
+
+def make_document(
+    name: str, text: str, found: Iterable[Mention], where: str, left_out: Counter[str]
+) -> Document:
+    """A document with its mentions, those without an entity apart and counted."""
+    given = sorted(found, key=lambda m: (m.start, m.end))
+    unlinked = tuple(m for m in given if not m.entity)
+    left_out["annotations without an entity"] += len(unlinked)
+    return Document(name, text, tuple(m for m in given if m.entity), where, unlinked)
+
+
+# --- brat
+
+
+def brat_documents(
+    path: Source,
+    encoding: str = "utf-8",
+    left_out: Counter[str] | None = None,
+    used: bool = True,
+    layout: Layout = BY_LINE,
+) -> Iterator[Document]:
+    """The text of NAME.txt with the annotations of NAME.ann; `path` is either of them.
+
+    Raises InputError without a text, and for an annotation that does not fit it.
+    """
+    left_out = Counter() if left_out is None else left_out
+    place = Path(path)
+    text_file, notes = place.with_suffix(".txt"), place.with_suffix(".ann")
+    if not text_file.is_file():
+        raise InputError(f"{text_file}: no such file; brat keeps the text of {place} there.")
+    text = read_text(text_file, encoding)
+    found: dict[str, Mention] = {}
+    entities: dict[str, str] = {}
+    for number, line in lines(notes, encoding) if notes.is_file() else ():
+        if not line.strip():
+            continue
+        where = f"{notes}:{number}"
+        kind, columns = line[0], line.split("\t")
+        with counted_unless_used(left_out, used):
+            if kind == "T":
+                found[columns[0]] = _brat_mention(where, columns, text)
+            elif kind == "N":
+                words = columns[1].split() if len(columns) > 1 else []
+                if len(words) != 3:
+                    raise InputError(
+                        f"{where}: expected 'Reference T1 ID' in the second column, got"
+                        f" {line!r:.60}"
+                    )
+                entities.setdefault(words[1], words[2])
+            elif kind not in "A#":
+                left_out[NOT_READ] += 1
+    mentions = [m._replace(entity=entities.get(key, "")) for key, m in found.items()]
+    yield make_document(layout.name_file(text_file), text, mentions, f"{text_file}:1", left_out)
+
+
+def _brat_mention(where: str, columns: list[str], text: str) -> Mention:
+    """A T line: its id, "Type start end[;start end]", the text. Raises InputError for another."""
+    shape = re.fullmatch(r"(\S+) ([\d ;]+)", columns[1]) if len(columns) >= 2 else None
+    places = [part.split() for part in shape[2].split(";")] if shape else []
+    if shape is None or any(len(part) != 2 for part in places):
+        raise InputError(
+            f"{where}: expected an id, 'Type start end' and the text, with tabs between them, got"
+            f" {columns!s:.60}"
+        )
+    numbers = [(int(start), int(end)) for start, end in places]
+    start, end = numbers[0][0], numbers[-1][1]
+    # brat writes a line end inside a mention as a blank
+    surface = columns[2] if len(columns) > 2 and len(numbers) == 1 else None
+    checked = checked_mention(where, text, start, end, "any", surface)
+    return checked._replace(entity="", type=shape[1])
+
+
+def brat_lines(record: dict[str, Any]) -> str:
+    """The .ann file of a record."""
+    text, rows, attributes = record["text"], [], 0
+    for number, m in enumerate(record["mentions"], start=1):
+        kind = re.sub(r"\W+", "_", str(m.get("type") or "Entity")).strip("_") or "Entity"
+        surface = " ".join(text[m["start"] : m["end"]].split("\n"))
+        rows.append(f"T{number}\t{kind} {m['start']} {m['end']}\t{surface}")
+        if m.get("entity"):
+            entity = str(m["entity"])
+            reference = entity if ":" in entity else f"KEPL:{entity}"
+            rows.append(f"N{number}\tReference T{number} {reference}\t{m.get('name') or surface}")
+        for name in ("negated", "family", "historical", "hypothetical"):
+            if m.get(name):
+                attributes += 1
+                rows.append(f"A{attributes}\t{name.capitalize()} T{number}")
+    return "".join(f"{row}\n" for row in rows)
+
+
+# --- CoNLL
+
+
+def conll_documents(
+    path: Source,
+    encoding: str = "utf-8",
+    left_out: Counter[str] | None = None,
+    used: bool = True,
+    layout: Layout = BY_LINE,
+) -> Iterator[Document]:
+    """Documents of tokens with tags. A file without marks of documents is one for each sentence.
+
+    Raises InputError for a line without a tag.
+    """
+    left_out = Counter() if left_out is None else left_out
+    stem = layout.name_file(Path(path))
+    sentences: list[list[tuple[str, str]]] = [[]]
+    name, begun, marked, count = "", 1, False, 0
+
+    def finish(name: str, begun: int) -> Iterator[Document]:
+        nonlocal count
+        kept = [sentence for sentence in sentences if sentence]
+        groups = [kept] if marked else [[sentence] for sentence in kept]
+        for group in groups:
+            if group:
+                count += 1
+                text, mentions = _joined(group)
+                own = name or f"{stem}:{count}"
+                yield make_document(own, text, mentions, f"{path}:{begun}", left_out)
+
+    for number, line in lines(path, encoding):
+        named = re.fullmatch(r"#\s*(?:newdoc )?id\s*=\s*(.+)", line.strip())
+        if named or line.startswith("-DOCSTART-"):
+            yield from finish(name, begun)
+            sentences, name, begun, marked = [[]], named[1] if named else "", number, True
+        elif not line.strip():
+            sentences.append([])
+        elif not line.startswith("# "):
+            columns = line.split("\t") if "\t" in line else line.split()
+            if len(columns) < 2:
+                raise InputError(
+                    f"{path}:{number}: expected a token and its tag, got {line!r:.60}. Put a tab"
+                    " between them."
+                )
+            sentences[-1].append((columns[0], columns[-1].strip()))
+    yield from finish(name, begun)
+
+
+def _joined(sentences: list[list[tuple[str, str]]]) -> tuple[str, list[Mention]]:
+    """The text of some sentences, and their entities."""
+    text, mentions = "", list[Mention]()
+    for sentence in sentences:
+        text += "\n" if text else ""
+        open_: tuple[int, str] | None = None
+        end = len(text)
+        for token, tag in sentence:
+            start = len(text) if not text or text.endswith("\n") else len(text) + 1
+            shape = TAG.fullmatch(tag)
+            place, kind = (shape[1], shape[2]) if shape else ("I", tag)
+            inside = tag != "O" and tag != "_"
+            continued = inside and open_ is not None and place in INSIDE and open_[1] == kind
+            if open_ is not None and not continued:
+                mentions.append(Mention(open_[0], end, "", 1.0, open_[1]))
+                open_ = None
+            if inside and not continued:
+                open_ = start, kind
+            text += (" " if start > len(text) else "") + token
+            end = len(text)
+        if open_ is not None:
+            mentions.append(Mention(open_[0], end, "", 1.0, open_[1]))
+    return text, mentions
+
+
+def conll_lines(record: dict[str, Any]) -> str:
+    """A record as CoNLL: words and signs with BIO tags; of overlapping mentions the longest."""
+    text = record["text"]
+    longest = sorted(record["mentions"], key=lambda m: (m["start"] - m["end"], m["start"]))
+    tags: dict[int, str] = {}  # character: tag of the token that begins there
+    taken: set[int] = set()
+    for m in longest:
+        place = range(m["start"], m["end"])
+        if taken.isdisjoint(place):
+            taken |= set(place)
+            kind = str(m.get("type") or "Entity")
+            tags |= {at: f"{'B' if at == m['start'] else 'I'}-{kind}" for at in place}
+    rows = [f"# id = {record['id']}"]
+    last = 0
+    for match in re.finditer(r"\w+|[^\w\s]", text):
+        if "\n" in text[last : match.start()]:
+            rows.append("")
+        last = match.end()
+        rows.append(f"{match[0]}\t{tags.get(match.start(), 'O')}")
+    return "\n".join(rows) + "\n\n"
+
+
+# --- DocBin
+
+
+def docbin_documents(
+    path: Source,
+    encoding: str = "utf-8",
+    left_out: Counter[str] | None = None,
+    used: bool = True,
+    layout: Layout = BY_LINE,
+) -> Iterator[Document]:
+    """The documents of a spaCy DocBin, in its own order; ids are user_data["id"], or numbers.
+
+    Raises InputError for a file that is none.
+    """
+    import spacy
+    from spacy.tokens import DocBin
+
+    left_out = Counter() if left_out is None else left_out
+    stem = layout.name_file(Path(path))
+    try:
+        docs = list(DocBin().from_bytes(Path(path).read_bytes()).get_docs(spacy.blank("xx").vocab))
+    except Exception as error:
+        reason = str(error).splitlines()[0] if str(error) else repr(error)
+        raise InputError(f"{path}: not a DocBin of spaCy ({reason})") from error
+    for number, doc in enumerate(docs, start=1):
+        found = [Mention(e.start_char, e.end_char, e.kb_id_, 1.0, e.label_) for e in doc.ents]
+        name = str(doc.user_data.get("id") or f"{stem}:{number}")
+        yield make_document(name, doc.text, found, f"{path}: document {number}", left_out)
+
+
+def docbin_bytes(records: Iterable[dict[str, Any]]) -> bytes:
+    """Records as a DocBin; of overlapping mentions the longest, widened to whole tokens."""
+    import spacy
+    from spacy.tokens import DocBin
+    from spacy.util import filter_spans
+
+    nlp, made = spacy.blank("xx"), DocBin(store_user_data=True)
+    for record in records:
+        doc = nlp(record["text"])
+        doc.user_data["id"] = str(record["id"])
+        spans = [
+            doc.char_span(
+                m["start"],
+                m["end"],
+                label=str(m.get("type") or "ENTITY"),
+                kb_id=str(m.get("entity") or ""),
+                alignment_mode="expand",
+            )
+            for m in record["mentions"]
+        ]
+        doc.ents = filter_spans([span for span in spans if span is not None])
+        made.add(doc)
+    content: bytes = made.to_bytes()
+    return content
+
+
+# --- PubAnnotation
+
+
+def pubannotation_documents(
+    path: Source,
+    encoding: str = "utf-8",
+    left_out: Counter[str] | None = None,
+    used: bool = True,
+    layout: Layout = BY_LINE,
+) -> Iterator[Document]:
+    """PubAnnotation's JSON: one document, a list of them, or one a line."""
+    left_out = Counter() if left_out is None else left_out
+    content = read_text(Path(path), encoding)
+    try:
+        whole = json.loads(content)
+        records = whole if isinstance(whole, list) else [whole]
+    except ValueError:
+        records = [record for _, record in json_lines(path, encoding)]
+    stem = layout.name_file(Path(path))
+    for number, record in enumerate(records, start=1):
+        where = f"{path}: document {number}"
+        if not isinstance(record, dict) or not isinstance(record.get("text"), str):
+            raise InputError(f"{where}: expected an object with a text and denotations")
+        text = record["text"]
+        ids = {
+            str(a.get("subj")): str(a.get("obj"))
+            for a in record.get("attributes") or ()
+            if isinstance(a, dict) and str(a.get("pred")).lower().startswith(("norm", "concept"))
+        }
+        found = []
+        for note in record.get("denotations") or ():
+            with counted_unless_used(left_out, used):
+                place = note.get("span") or {} if isinstance(note, dict) else {}
+                start, end = place.get("begin"), place.get("end")
+                kind = str(note.get("obj", "")) if isinstance(note, dict) else ""
+                checked = checked_mention(where, text, start, end, "any")
+                entity = ids.get(str(note.get("id")), kind if ":" in kind else "")
+                found.append(checked._replace(entity=entity, type=kind))
+        source = record.get("sourceid") or record.get("id")
+        name = str(source or (stem if len(records) == 1 else f"{stem}:{number}"))
+        yield make_document(name, text, found, where, left_out)
+
+
+def pubannotation(record: dict[str, Any]) -> dict[str, Any]:
+    """A record as PubAnnotation's JSON."""
+    denotations, attributes = list[dict[str, Any]](), list[dict[str, Any]]()
+    for number, m in enumerate(record["mentions"], start=1):
+        place = {"begin": m["start"], "end": m["end"]}
+        denotations.append({"id": f"T{number}", "span": place, "obj": m.get("type") or "Entity"})
+        if m.get("entity"):
+            attributes.append(
+                {
+                    "id": f"A{len(attributes) + 1}",
+                    "pred": "Normalization",
+                    "subj": f"T{number}",
+                    "obj": m["entity"],
+                }
+            )
+    return {
+        "sourceid": str(record["id"]),
+        "text": record["text"],
+        "denotations": denotations,
+        "attributes": attributes,
+    }
+
+
+# --- tables
+
+
+def table_rows(path: Source, encoding: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(path:line, {column: value}) of a CSV (commas, semicolons, tabs, or bars), a TSV or a Parquet
+    file. Raises InputError for a table without a heading, or a row of another length."""
+    place = Path(path)
+    if unpacked_name(place).lower().endswith(".parquet"):
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        try:
+            with pq.ParquetFile(place) as file:
+                for batch in file.iter_batches():
+                    for number, row in enumerate(batch.to_pylist(), start=1):
+                        yield f"{place}: row {number}", row
+        except (pa.ArrowInvalid, OSError) as error:
+            raise InputError(f"{place}: not a Parquet file ({error})") from error
+        return
+    with opened(place) as handle:
+        head = handle.read(1 << 16).decode(encoding, "replace").partition("\n")[0]
+    delimiter = max("\t;|,", key=head.count)  # of equal ones the comma comes last, and loses
+    delimiter = "," if not head.count(delimiter) else delimiter
+    csv.field_size_limit(1 << 27)
+    reader = csv.reader((f"{line}\n" for _, line in lines(place, encoding)), delimiter=delimiter)
+    columns: list[str] = []
+    begun = 1
+    try:
+        for row in reader:
+            if not columns:
+                columns = [cell.strip() for cell in row]
+            elif row:
+                if len(row) != len(columns):
+                    raise InputError(
+                        f"{place}:{begun}: expected {len(columns)} columns, as the heading has, got"
+                        f" {len(row)}"
+                    )
+                yield f"{place}:{begun}", dict(zip(columns, row, strict=True))
+            begun = reader.line_num + 1
+    except csv.Error as error:
+        raise InputError(f"{place}:{begun}: not a table ({error})") from error
+
+
+def table_documents(
+    path: Source,
+    encoding: str = "utf-8",
+    left_out: Counter[str] | None = None,
+    used: bool = True,
+    layout: Layout = BY_LINE,
+) -> Iterator[Document]:
+    """A document a row. Raises InputError for a table without the two columns."""
+    ids = (layout.id_field,) if layout.id_field else ID_COLUMNS
+    texts = (layout.text_field,) if layout.text_field else TEXT_COLUMNS
+    for where, row in table_rows(path, encoding):
+        by_name = {str(key).lower(): key for key in row} | {str(key): key for key in row}
+        id_key = next((by_name[key] for key in ids if key in by_name), None)
+        text_key = next((by_name[key] for key in texts if key in by_name), None)
+        if id_key is None or text_key is None:
+            raise InputError(
+                f"{where}: expected a column {' or '.join(ids)} and a column {' or '.join(texts)},"
+                f" got {', '.join(map(str, row))}. Name them with --id-field and --text-field."
+            )
+        name, text = row[id_key], row[text_key]
+        if name is None or str(name).strip() == "":
+            raise InputError(f"{where}: no id in column {id_key}. Add one.")
+        yield Document(str(name), "" if text is None else str(text), (), where)
+
+
+#: columns of a table of mentions, a row each
+MENTION_COLUMNS = (
+    "id",
+    "start",
+    "end",
+    "text",
+    "type",
+    "entity",
+    "name",
+    "score",
+    "part",
+    "matched",
+    "negated",
+    "family",
+    "historical",
+    "hypothetical",
+)
+
+
+def mention_rows(record: dict[str, Any]) -> Iterator[list[Any]]:
+    """The rows of a record's mentions, with the columns MENTION_COLUMNS."""
+    for m in record["mentions"]:
+        surface = m.get("text", record["text"][m["start"] : m["end"]])
+        row = {**m, "id": record["id"], "text": surface}
+        yield ["" if row.get(name) is None else row[name] for name in MENTION_COLUMNS]
+
+
+def write_brat(records: Iterable[dict[str, Any]], folder: Path) -> int:
+    """Write NAME.txt and NAME.ann of each record into `folder`, names as ids; returns how many.
+    Raises InputError for two ids with one name of a file."""
+    count, names = 0, set[str]()
+    for record in records:
+        name = re.sub(r"[^\w.@/-]+", "-", str(record["id"])).strip("/")
+        parts = [part for part in name.split("/") if part not in ("", ".", "..")]
+        name = "/".join(parts) or "-"
+        if name in names:
+            raise InputError(f"{folder}: two documents have the id {record['id']!r}")
+        names.add(name)
+        place = folder / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.with_name(f"{place.name}.txt").write_text(record["text"], newline="")
+        place.with_name(f"{place.name}.ann").write_text(brat_lines(record), newline="")
+        count += 1
+    return count
