@@ -35,7 +35,7 @@ from core.call import option_words
 from core.files import InputError, digest, read_json
 from core.settings import nearest
 from core.tracking import ROOT, runs_folder
-from datamodules.pretrained import read_config
+from datamodules.pretrained import HUB_NAME, PACKAGED, read_config
 from experiments.machine import Inputs, Machine
 from experiments.names import Encoder, NotTrained, encoder
 from experiments.stages import Stage, run_stages
@@ -360,6 +360,10 @@ def check_inputs(
             if missing:
                 LOG.warning(f"{name}={missing[0]}: no such file or folder on this machine")
     if inputs.encoder is None:
+        return
+    usual = inputs.encoder in PACKAGED or HUB_NAME.fullmatch(inputs.encoder) is not None
+    if plan and not usual and not Path(inputs.encoder).exists():
+        LOG.warning(f"ENCODER={inputs.encoder}: no such folder on this machine")
         return
     found = str(read_config(inputs.encoder).get("model_type", "none"))
     if not takes_type(paper, found):

@@ -182,8 +182,9 @@ class Predict:
             else finetuned(name).folder
             for name in (self.model, *self.tagger)
         ]
+        from inference.load import load_entity_tagger, load_model
         from inference.stream import format_of, predict_files, predict_task
-        from inference.taggers import EntityTagger, load_entity_tagger, load_model
+        from inference.taggers import EntityTagger
 
         if self.output:
             format_of(self.output, self.reading.to)

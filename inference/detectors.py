@@ -119,7 +119,7 @@ def model_detector(name: str, options: LinkerOptions) -> EntityDetector | Tagger
     """The detector of a fine-tuned tagger, a token classifier of others or a KeBioLM. Raises
     InputError for a model that finds no mentions."""
     if is_fine_tuned(name) or architecture(encoder(name)) == "token":
-        from inference.taggers import load_entity_tagger
+        from inference.load import load_entity_tagger
 
         return TaggerDetector(
             load_entity_tagger(name, device=options.device, precision=options.precision)

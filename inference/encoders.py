@@ -32,7 +32,7 @@ from inference.options import (
 from inference.sentence import Sentence, pool, read_sentence
 from kg.search.index import EXACT, Index, backends_in, checked_backend, extend, write
 from models.encoders import DECODERS
-from models.standard import NAME_TOKENS
+from models.sentence import NAME_TOKENS
 
 #: names that are encoded together: a dictionary of more is encoded in parts, which a later run
 #: does not make again

@@ -1,19 +1,23 @@
-"""What links with a model: by the encoder's vectors, or as inference/<paper>.yaml says
-(`links`)."""
+"""What links with a model: by the encoder's vectors, or as inference/<paper>.yaml says (`links`);
+and what a name of a tagger means, of one that was fine-tuned here or of others."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import yaml
 
 from core.dotted import imported
+from core.files import InputError
 from core.typed import typed
-from experiments.names import Encoder, encoder
+from experiments.names import Encoder, encoder, is_fine_tuned, may_be_hub_name
 from inference.linkers import Linker, Names
 from inference.options import LinkerOptions, Work
+
+if TYPE_CHECKING:
+    from inference.taggers import EntityTagger, PairModel, Ranker, RelationModel
 
 EMBEDDER = "inference.encoders.embedder"
 
@@ -56,3 +60,34 @@ def linkable_of(chosen: Encoder, options: LinkerOptions) -> Linkable:
     name = yaml.safe_load(recipe.read_text())["links"] if recipe.is_file() else EMBEDDER
     make: Callable[[Encoder, LinkerOptions], Linkable] = imported(name, "inference")
     return make(chosen, options)
+
+
+def load_entity_tagger(
+    name: str | Path, *, device: str = "cpu", precision: Literal["fp32", "bf16"] = "fp32"
+) -> EntityTagger:
+    """What finds entities by a name: a fine-tuned tagger, or a token classifier of others. Raises
+    InputError for a model of another kind, as :func:`load_tagger` and
+    :func:`inference.classifiers.load_token_classifier`."""
+    from inference.taggers import EntityTagger
+
+    model = load_model(name, device=device, precision=precision)
+    if not isinstance(model, EntityTagger):
+        raise InputError(
+            f"{name}: a model of kind {model.kind}; expected a tagger (kind ner or nested) to find"
+            " mentions"
+        )
+    return model
+
+
+def load_model(
+    name: str | Path, *, device: str = "cpu", precision: Literal["fp32", "bf16"] = "fp32"
+) -> EntityTagger | RelationModel | PairModel | Ranker:
+    """The model that a name means: fine-tuned here, or a token classifier in a folder or of the
+    hub. Raises InputError as :func:`load_tagger`."""
+    if not is_fine_tuned(str(name)) and (Path(name).is_dir() or may_be_hub_name(str(name))):
+        from inference.classifiers import load_token_classifier
+
+        return load_token_classifier(str(name), device, precision)
+    from inference.taggers import load_tagger
+
+    return load_tagger(name, device=device, precision=precision)

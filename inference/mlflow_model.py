@@ -63,7 +63,7 @@ def _load_pyfunc(data: str) -> Served:
         from inference.chain import Pipeline
 
         return Served(Pipeline(place, facts["chain"], negation=facts["negation"]).link)
-    from inference.taggers import load_entity_tagger
+    from inference.load import load_entity_tagger
 
     tagger = load_entity_tagger(str(place))
     if tagger.identity != facts["identity"]:

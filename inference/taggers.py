@@ -43,7 +43,7 @@ from core.typed import typed
 from datamodules.finetune import Feature, FinetuneBatch, FinetuneData, bio_decoded, units
 from datamodules.pairs import candidate_pairs, mark_pair, may_overlap, sentences
 from datamodules.tasks import Pair, Relation, Tagged
-from experiments.names import FineTuned, finetuned, is_fine_tuned, may_be_hub_name
+from experiments.names import FineTuned, finetuned
 from inference.options import checked_device, checked_texts, uses_bf16
 from inference.results import Mentions
 from models.standard import file_names
@@ -456,33 +456,6 @@ KINDS: dict[str, type[Tagger] | type[RelationModel] | type[PairModel] | type[Ran
     "pair": PairModel,
     "ranking": Ranker,
 }
-
-
-def load_entity_tagger(
-    name: str | Path, *, device: str = "cpu", precision: Literal["fp32", "bf16"] = "fp32"
-) -> EntityTagger:
-    """What finds entities by a name: a fine-tuned tagger, or a token classifier of others. Raises
-    InputError for a model of another kind, as :func:`load_tagger` and
-    :func:`inference.classifiers.load_token_classifier`."""
-    model = load_model(name, device=device, precision=precision)
-    if not isinstance(model, EntityTagger):
-        raise InputError(
-            f"{name}: a model of kind {model.kind}; expected a tagger (kind ner or nested) to find"
-            " mentions"
-        )
-    return model
-
-
-def load_model(
-    name: str | Path, *, device: str = "cpu", precision: Literal["fp32", "bf16"] = "fp32"
-) -> EntityTagger | RelationModel | PairModel | Ranker:
-    """The model that a name means: fine-tuned here, or a token classifier in a folder or of the
-    hub. Raises InputError as :func:`load_tagger`."""
-    if not is_fine_tuned(str(name)) and (Path(name).is_dir() or may_be_hub_name(str(name))):
-        from inference.classifiers import load_token_classifier
-
-        return load_token_classifier(str(name), device, precision)
-    return load_tagger(name, device=device, precision=precision)
 
 
 @typed

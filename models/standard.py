@@ -1,4 +1,4 @@
-"""Fine-tuned models and name encoders in the layouts of other libraries.
+"""Fine-tuned models in the layout of transformers.
 
 A fine-tuned model's model.safetensors has the transformer's weights under transformers' names, so
 that ``AutoModel`` loads it, whatever the head; a flat tagger over a plain encoder is a whole
@@ -19,15 +19,11 @@ from torch import nn
 from transformers import MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING, PreTrainedModel
 from transformers.utils import logging
 
-from core.files import write_json
 from models.encoders import TextEncoder
 from models.finetune import Finetuning, Tagger
 
 #: names of the linear layer over the states, ours and that of transformers' token classifiers
 LINEAR, CLASSIFIER = "head.linear.", "classifier."
-NAME_TOKENS = 25  #: tokens of a name, as SapBERT cuts them
-#: our name of a pooling -> key of sentence-transformers' Pooling
-POOLING_KEYS = {"cls": "pooling_mode_cls_token", "mean": "pooling_mode_mean_tokens"}
 
 
 def transformer_prefix(transformer: PreTrainedModel) -> str:
@@ -101,29 +97,3 @@ def save_config(module: Finetuning, labels: Sequence[str], folder: str | Path) -
     config = type(transformer.config).from_dict(settings)
     config.architectures = [(kind or type(transformer)).__name__]
     config.save_pretrained(folder)
-
-
-def save_sentence_files(folder: str | Path, hidden_size: int, pooling: str, length: int) -> bool:
-    """Write beside a Hugging Face folder what sentence-transformers needs to make our vectors of
-    it: unit length, texts cut to `length` tokens. Returns False, and writes nothing, for a pooling
-    that it does not have."""
-    if pooling not in POOLING_KEYS:
-        return False
-    folder = Path(folder)
-    module = "sentence_transformers.models"
-    steps = [("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize")]
-    rows = [
-        {"idx": number, "name": str(number), "path": place, "type": f"{module}.{kind}"}
-        for number, (place, kind) in enumerate(steps)
-    ]
-    for place, _ in steps[1:]:
-        (folder / place).mkdir(exist_ok=True)
-    write_json(folder / "modules.json", rows)
-    modes = {key: name == pooling for name, key in POOLING_KEYS.items()}
-    write_json(
-        folder / "1_Pooling" / "config.json", {"word_embedding_dimension": hidden_size} | modes
-    )
-    write_json(
-        folder / "sentence_bert_config.json", {"max_seq_length": length, "do_lower_case": False}
-    )
-    return True

@@ -244,7 +244,11 @@ def files(inputs: Sequence[str | Path], left_out: Counter[str] | None = None) ->
     left_out: counts the others of folders. Raises InputError for a missing path, and a folder
         without any.
     """
-    return files_in(inputs, left_out)
+    others = Counter[str]()
+    found = files_in(inputs, others)
+    if left_out is not None:
+        left_out.update(+others)
+    return found
 
 
 def texts(

@@ -41,7 +41,7 @@ from models.base import PaperModule
 from models.encoders import Layout, TextEncoder, save_transformer, set_dropout
 from models.layers import pooled, unit_length
 from models.losses import info_nce, multi_similarity, multi_similarity_rows, nca
-from models.standard import NAME_TOKENS, save_sentence_files
+from models.sentence import NAME_TOKENS, save_sentence_files
 
 POOLING = ("cls", "mean")
 CONDITIONS = ("released", "printed")

@@ -22,8 +22,8 @@ from experiments.names import architecture, encoder
 from inference.chain import Pipeline
 from inference.classifiers import PairScorer, load_token_classifier, read_label
 from inference.encoders import embedder
+from inference.load import load_entity_tagger
 from inference.options import LinkerOptions
-from inference.taggers import load_entity_tagger
 from tests.fakes import bert, graphs
 
 WORDS = ["renal", "failure", "gout", "of", "aspirin", "."]

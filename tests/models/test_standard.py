@@ -29,7 +29,7 @@ from inference.options import LinkerOptions
 from inference.taggers import Tagger, load_tagger
 from models.genbioel import GenBioEL
 from models.sapbert import SapBERT
-from models.standard import save_sentence_files
+from models.sentence import save_sentence_files
 from tests.fakes import bert
 from tests.inference.conftest import Trained, trained
 
