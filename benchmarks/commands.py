@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from benchmarks.options import Evaluation, LinkerTuning, Probing, Reranking
+from core.files import InputError
 from datamodules.options import Files
 from experiments.machine import Machine, SeedTraining
 from inference.options import LinkerOptions, Pooling
@@ -86,12 +87,14 @@ class Evaluate(Evaluation):
       make evaluate TASK=HPO-EL MODEL=sapbert
       make evaluate TASK=NCBI-E2E CHAIN="NCBI/minilm > sapbert" MIRROR=downloads/
       kepl evaluate NCBI-EL --model minilm --pooling mean --mirror downloads/
+      kepl evaluate --gold annotated/ --graph graph --chain "dictionary > sapbert"
+      kepl evaluate --gold annotated/ --graph graph --model sapbert
     """
 
     def run(self) -> list[Result]:
-        from datamodules.tasks.linking import END_TO_END
-
-        if self.task in END_TO_END:
+        if bool(self.task) == bool(self.part.own.gold):
+            raise InputError("expected a task, or --gold with one's own annotated texts")
+        if self.reads_texts:
             from benchmarks.linking.ends import score_chain
 
             return [score_chain(self)]
@@ -99,10 +102,16 @@ class Evaluate(Evaluation):
 
         return score_linker(self)
 
-    def show(self, results: list[Result]) -> str:
+    @property
+    def reads_texts(self) -> bool:
+        """Whether mentions are found, too: of an end-to-end task, and of one's own texts unless a
+        model is named, which links given mentions."""
         from datamodules.tasks.linking import END_TO_END
 
-        if self.task in END_TO_END:
+        return self.task in END_TO_END or (bool(self.part.own.gold) and self.model is None)
+
+    def show(self, results: list[Result]) -> str:
+        if self.reads_texts:
             from benchmarks.linking.ends import format_chain_score
 
             return format_chain_score(results[-1])

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from datamodules.options import Files
+from datamodules.tasks.gold import Gold
 from experiments.machine import Machine
 from inference.options import LinkerOptions, Matching, Work
 
@@ -55,6 +56,7 @@ class Folds:
     split: Split | None = None
     folds: Sequence[int] = ()
     graph: Path | None = None
+    own: Gold = Gold()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,7 +159,7 @@ class Evaluation:
     """A linker, or a chain, that is scored on a task.
 
     Args:
-        task: Linking task.
+        task: Linking task. Default: with --gold, one's own annotated texts.
         model: exact, tfidf, or an encoder: a paper, paper/stem, minilm, a folder or a hub name.
             Default: tfidf.
         ckpt: Folder of one exact run of the encoder.
@@ -170,7 +172,7 @@ class Evaluation:
             that has a candidate is linked.
     """
 
-    task: str
+    task: str = ""
     model: str | None = None
     ckpt: str | None = None
     backoff: bool = False

@@ -40,7 +40,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.linking.evaluate import folds_of
-from benchmarks.options import Evaluation, Folds, Split
+from benchmarks.options import Evaluation, Folds
 from benchmarks.results import (
     OVERALL,
     Model,
@@ -56,6 +56,7 @@ from core.files import InputError, digest, written
 from core.settings import given_options
 from datamodules.linking import Dictionary, Linking, Mention
 from datamodules.options import Files
+from datamodules.tasks.gold import definition_of
 from datamodules.tasks.linking import END_TO_END, linking_task
 from inference.chain import Linked, Pipeline
 from inference.options import LinkerOptions, Matching, Work
@@ -231,12 +232,12 @@ class Annotated(NamedTuple):
     gold: dict[str, list[Place]]
 
 
-def annotated(name: str, split: Split | None, files: Files, graph: Path | None = None) -> Annotated:
-    """The texts of an end-to-end task. Raises InputError for a split that there is not, and for
-    files that are missing."""
-    split, (fold,) = folds_of(
-        linking_task(END_TO_END[name]), files, Folds(split=split, graph=graph)
-    )
+def annotated(name: str, part: Folds, files: Files) -> Annotated:
+    """The texts of an end-to-end task, or one's own. Raises InputError for a split that does not
+    exist, and for files that are missing."""
+    own = part.own
+    definition = definition_of(own) if own.gold else linking_task(END_TO_END[name])
+    split, (fold,) = folds_of(definition, files, part)
     gold = gold_places(fold.splits[split], fold.dictionary)
     for document, spans in fold.annotated[split].items():
         gold[document] += [Place(start, end, frozenset()) for start, end in spans]
@@ -354,8 +355,10 @@ def write_predictions(
 def score_chain(asked: Evaluation) -> Result:
     """Score a chain on an end-to-end task; the result is saved and logged. Raises InputError for
     what cannot be done."""
-    name, chain, nil = asked.task, asked.chain or "dictionary", asked.threshold
-    data = annotated(name, asked.part.split, asked.files, asked.part.graph)
+    own_texts = asked.part.own
+    name = own_texts.name if own_texts.gold else asked.task
+    chain, nil = asked.chain or "dictionary", asked.threshold
+    data = annotated(name, asked.part, asked.files)
     dictionary = data.fold.dictionary
     own = asked.part.graph or graph_of(dictionary, data.fold.folder / "graph")
     pipeline, made = measured(own, chain, data.texts, asked.linker, asked.work, nil, asked.matching)

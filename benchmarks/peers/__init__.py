@@ -33,7 +33,7 @@ from benchmarks.linking.ends import (
     result_of,
     write_predictions,
 )
-from benchmarks.options import Split
+from benchmarks.options import Folds, Split
 from benchmarks.results import (
     OVERALL,
     STYLES,
@@ -313,7 +313,7 @@ def compare_peers(
             )
     files, linker = files or Files(), linker or LinkerOptions()
     wanted = list(chains) or chains_of(task)
-    data = annotated(task, split, files, graph)
+    data = annotated(task, Folds(split=split, graph=graph), files)
     train_missing(wanted, files)
     own = (graph or graph_of(data.fold.dictionary, data.fold.folder / "graph")).resolve()
     place = runs_folder() / "peers" / task / data.split

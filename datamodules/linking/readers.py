@@ -402,9 +402,9 @@ def terms_dictionary(rows: Iterable[tuple[str, str]], source: str | Path) -> Dic
     return collected.whole(source)
 
 
-def graph_dictionary(folder: str | Path, language: str = "en") -> Dictionary:
-    """The names of one language of a KnowledgeGraph folder (UMLS, MeSH, …), ids without MESH:,
-    OMIM: or UMLS:.
+def graph_dictionary(folder: str | Path, language: str | None = "en") -> Dictionary:
+    """The names of one language, or of all (None), of a KnowledgeGraph folder (UMLS, MeSH, …), ids
+    without MESH:, OMIM: or UMLS:.
 
     A graph that knows alternative ids of its concepts (MEDIC) has them in its manifest.
     """
@@ -414,7 +414,7 @@ def graph_dictionary(folder: str | Path, language: str = "en") -> Dictionary:
     names = graph.preferred_first()
     columns = [names[c].to_pylist() for c in ("id", "name", "language")]
     for identifier, name, spoken in zip(*columns, strict=True):
-        if spoken == language:
+        if language is None or spoken == language:
             rows.add(str(folder), [bare(identifier), *map(bare, others.get(identifier, ()))], name)
     broader: dict[str, list[str]] = defaultdict(list)
     heads, relations, tails = (graph.triples[c].to_pylist() for c in ("head", "relation", "tail"))

@@ -1,0 +1,132 @@
+"""One's own annotated texts: scored as a short, independent script scores them, in any format."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from app.cli import main
+from benchmarks.commands import Evaluate
+from benchmarks.options import Folds
+from benchmarks.results import OVERALL
+from core.files import InputError
+from datamodules.tasks.gold import Gold, gold_linking
+from inference.chain import Pipeline
+from inference.convert import write_records
+from tests.fakes import graphs
+
+NAMES = {"G:1": ["gout"], "G:2": ["renal failure", "kidney failure"], "G:3": ["ataxia"]}
+FORMATS = {"brat": "gold", "pubtator": "gold.pubtator", "bioc": "gold.bioc.xml"}
+
+
+@pytest.fixture
+def graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("KEPL_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'mlflow.db'}")
+    return graphs.write(tmp_path / "graph", NAMES)
+
+
+def annotated_texts(seed: int) -> list[dict[str, object]]:
+    """Notes whose gold mentions are partly those that a dictionary finds."""
+    rng = random.Random(seed)
+    records = []
+    for number in range(12):
+        text, mentions = "He has", []
+        for _ in range(rng.randint(0, 4)):
+            word = rng.choice(["gout", "kidney failure", "ataxia", "swelling", "renal failure"])
+            entity = next((e for e, names in NAMES.items() if word in names), None)
+            start = len(text) + 1
+            text += f" {word} and"
+            place = {"start": start, "end": start + len(word), "type": "Disease", "score": None}
+            if rng.random() < 0.7:  # others were not annotated
+                wrong = rng.random() < 0.2
+                mentions.append(place | {"entity": "G:3" if wrong else entity})
+        records.append({"id": f"n{number}", "text": f"{text} more.", "mentions": mentions})
+    return records
+
+
+def score_by_hand(records: list[dict[str, object]], graph: Path) -> dict[str, float]:
+    """Strict precision, recall and F1 of (document, start, end, entity), and of spans alone."""
+    pipeline = Pipeline(graph)
+    right = found = gold = spans = found_spans = gold_spans = 0
+    for record in records:
+        (mentions,) = pipeline.link(str(record["text"]))
+        given = record["mentions"]
+        assert isinstance(given, list)
+        own = {(m.start, m.end, m.entity) for m in mentions}
+        wanted = {(m["start"], m["end"], m["entity"]) for m in given}
+        without = {(s, e) for s, e, entity in wanted if entity is None}
+        named = {one for one in wanted if one[2] is not None}
+        right += len(own & named)
+        found += len(own)
+        gold += len(named)
+        spans += len({one[:2] for one in own} & ({one[:2] for one in named} | without))
+        found_spans += len({one[:2] for one in own})
+        gold_spans += len({one[:2] for one in named} | without)
+    return {
+        "precision": right / found,
+        "recall": right / gold,
+        "f1": 2 * right / (found + gold),
+        "detection": 2 * spans / (found_spans + gold_spans),
+    }
+
+
+@pytest.mark.parametrize(("form", "seed"), list(itertools.product(FORMATS, (0, 1, 2))))
+def test_an_independent_script_has_the_same_scores(
+    form: str, seed: int, graph: Path, tmp_path: Path
+) -> None:
+    records = annotated_texts(seed)
+    place = tmp_path / FORMATS[form]
+    write_records(records, place, form)
+    own = Gold(gold=[place])
+    (result,) = Evaluate(part=Folds(graph=graph, own=own)).run()
+    expected = score_by_hand(records, graph)
+    scores = result.scores[OVERALL]
+    assert {k: scores[k] for k in ("precision", "recall", "f1")} == pytest.approx(
+        {k: expected[k] for k in ("precision", "recall", "f1")}
+    )
+    assert result.scores["detection"]["f1"] == pytest.approx(expected["detection"])
+
+
+def test_given_mentions_are_linked_by_a_model(
+    graph: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    records = annotated_texts(5)
+    write_records(records, tmp_path / "gold.jsonl", "jsonl")
+    words = ["evaluate", "--gold", str(tmp_path / "gold.jsonl"), "--graph", str(graph)]
+    assert main([*words, "--model", "exact"]) == 0
+    shown = capsys.readouterr().out
+    gold = [
+        (str(r["text"])[m["start"] : m["end"]], m["entity"])
+        for r in records
+        for m in r["mentions"]  # type: ignore[attr-defined]
+        if m["entity"]
+    ]
+    right = sum(name in NAMES[entity] for name, entity in gold)
+    assert f"{100 * right / len(gold):.2f}" in shown
+
+
+def test_types_and_what_is_refused(graph: Path, tmp_path: Path) -> None:
+    text = "gout and ataxia"
+    mentions = [
+        {"start": 0, "end": 4, "type": "A", "entity": "G:1"},
+        {"start": 9, "end": 15, "type": "B", "entity": "G:3"},
+    ]
+    file = tmp_path / "gold.jsonl"
+    file.write_text(json.dumps({"id": "1", "text": text, "mentions": mentions}) + "\n")
+    made = gold_linking(Gold(gold=[file], gold_types=["a"]), graph)
+    assert [m.gold for m in made.splits["test"]] == [[["G:1"]]]
+    with pytest.raises(InputError, match="expected --graph"):
+        gold_linking(Gold(gold=[file]), None)
+    with pytest.raises(InputError, match="no annotation in these files"):
+        gold_linking(Gold(gold=[file], gold_types=["C"]), graph)
+    with open(file, "a") as handle:
+        handle.write(json.dumps({"id": "1", "text": text, "mentions": mentions}) + "\n")
+    with pytest.raises(InputError, match="a second document has the id '1'"):
+        gold_linking(Gold(gold=[file]), graph)
+    with pytest.raises(InputError, match="expected a task, or --gold"):
+        Evaluate().run()
