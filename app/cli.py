@@ -199,7 +199,7 @@ def owners_of(verb: str, option: str) -> list[str]:
 def _check_names(verb: str, given: Mapping[str, Any]) -> None:
     """Raise InputError for a task, paper or model that there is not, before anything slow is
     imported."""
-    if verb in ("finetune", "rerank", "evaluate", "cases") and "task" in given:
+    if verb in ("finetune", "rerank", "evaluate", "cases") and given.get("task"):
         from datamodules.tasks.linking import END_TO_END, linking_task, linking_tasks
         from datamodules.tasks.prepare import find_task
 

@@ -30,7 +30,8 @@ class Rule(NamedTuple):
 def _is_end_to_end(arguments: Arguments) -> bool:
     from datamodules.tasks.linking import END_TO_END
 
-    return arguments["task"] in END_TO_END
+    own_texts = bool(arguments.get("gold")) and arguments["model"] is None
+    return arguments["task"] in END_TO_END or own_texts
 
 
 def _is_linking(arguments: Arguments) -> bool:
@@ -61,12 +62,14 @@ def _counts_entities(arguments: Arguments) -> bool:
 
 MEASURED_TABLES = ("scores", "finetune", "synonyms", "probing", "populations", "sizes")
 INPUT = "--input FILE"
+LAYOUT = ("document", "id_field", "text_field")
+GOLD = "one's own annotated texts (--gold FILE)"
 MODEL_SYSTEM = "a model (--model sapbert)"
 
 RULES: dict[str, tuple[Rule, ...]] = {
     "link": (
         Rule(
-            ("output", "format", "to", "encoding", "empty", "fresh", *WORKERS),
+            ("output", "format", "to", "encoding", "empty", "fresh", *LAYOUT, *WORKERS),
             lambda given: bool(given["input"]),
             INPUT,
         ),
@@ -74,7 +77,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     ),
     "predict": (
         Rule(
-            ("format", "encoding", "empty", "tagger", *WORKERS),
+            ("format", "encoding", "empty", "tagger", *LAYOUT, *WORKERS),
             lambda given: bool(given["input"]),
             INPUT,
         ),
@@ -101,6 +104,12 @@ RULES: dict[str, tuple[Rule, ...]] = {
             "an end-to-end task (NCBI-E2E); a linking task has --model",
         ),
         Rule(("ckpt", "backoff", *WORKERS), _has_model, MODEL_SYSTEM),
+        Rule(("gold_format", "gold_types"), lambda given: bool(given["gold"]), GOLD),
+        Rule(
+            ("split", "folds", "mirror", "data"),
+            lambda given: not given["gold"],
+            "a task; --gold is scored as a whole",
+        ),
     ),
     "compare": (
         Rule(("samples",), lambda given: given["task"] == "synonyms", "the task synonyms"),

@@ -92,8 +92,12 @@ class Evaluate(Evaluation):
     """
 
     def run(self) -> list[Result]:
-        if bool(self.task) == bool(self.part.own.gold):
-            raise InputError("expected a task, or --gold with one's own annotated texts")
+        if bool(self.task) == bool(self.own.gold):
+            raise InputError(
+                "TASK is missing: a linking task, or --gold with one's own annotated texts"
+                if not self.task
+                else f"TASK={self.task} and --gold: expected one of the two"
+            )
         if self.reads_texts:
             from benchmarks.linking.ends import score_chain
 
@@ -108,7 +112,7 @@ class Evaluate(Evaluation):
         model is named, which links given mentions."""
         from datamodules.tasks.linking import END_TO_END
 
-        return self.task in END_TO_END or (bool(self.part.own.gold) and self.model is None)
+        return self.task in END_TO_END or (bool(self.own.gold) and self.model is None)
 
     def show(self, results: list[Result]) -> str:
         if self.reads_texts:

@@ -56,7 +56,6 @@ class Folds:
     split: Split | None = None
     folds: Sequence[int] = ()
     graph: Path | None = None
-    own: Gold = Gold()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,6 +184,7 @@ class Evaluation:
     work: Work = Work()
     matching: Matching = Matching()
     part: Folds = Folds()
+    own: Gold = Gold()
 
 
 @dataclass(frozen=True, kw_only=True)

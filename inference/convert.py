@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -108,7 +108,7 @@ class Convert:
     tables.
 
     Args:
-        input: Files or folders, as --input of `kepl link` reads them.
+        input: File or folder, as --input of `kepl link` reads it.
         output: File, or for brat a new folder.
         format: Format of the input. Default: by the files' names.
         to: Format of the output. Default: by its name; a name without an ending is brat's folder.
@@ -124,7 +124,7 @@ class Convert:
       kepl convert corpus.bioc.xml mentions.csv
     """
 
-    input: Sequence[Path]
+    input: Path
     output: Path
     format: InputFormat | None = None
     to: Target | None = None
@@ -138,11 +138,11 @@ class Convert:
         to = self.to or format_by_name(self.output)
         if self.output.exists() and not self.fresh:
             raise InputError(f"{self.output}: exists already; give another output, or --fresh")
-        Output(self.output, list(self.input))
+        Output(self.output, [self.input])
         left_out = Counter[str]()
-        roots = tuple(str(path.resolve()) for path in self.input if path.is_dir())
+        roots = (str(self.input.resolve()),) if self.input.is_dir() else ()
         layout = Layout(self.document, self.id_field, self.text_field, roots)
-        files = [path.resolve() for path in files_in(self.input, left_out)]
+        files = [path.resolve() for path in files_in([self.input], left_out)]
         found = documents(files, self.format, "skip", self.encoding, left_out, True, layout)
         count = write_records(map(record_of, found), self.output, to)
         print(f"{self.output}: {count:,} documents, {to}")

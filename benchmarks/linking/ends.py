@@ -56,7 +56,7 @@ from core.files import InputError, digest, written
 from core.settings import given_options
 from datamodules.linking import Dictionary, Linking, Mention
 from datamodules.options import Files
-from datamodules.tasks.gold import definition_of
+from datamodules.tasks.gold import Gold, definition_of
 from datamodules.tasks.linking import END_TO_END, linking_task
 from inference.chain import Linked, Pipeline
 from inference.options import LinkerOptions, Matching, Work
@@ -232,12 +232,11 @@ class Annotated(NamedTuple):
     gold: dict[str, list[Place]]
 
 
-def annotated(name: str, part: Folds, files: Files) -> Annotated:
+def annotated(name: str, part: Folds, files: Files, own: Gold = Gold()) -> Annotated:
     """The texts of an end-to-end task, or one's own. Raises InputError for a split that does not
     exist, and for files that are missing."""
-    own = part.own
     definition = definition_of(own) if own.gold else linking_task(END_TO_END[name])
-    split, (fold,) = folds_of(definition, files, part)
+    split, (fold,) = folds_of(definition, files, part, own)
     gold = gold_places(fold.splits[split], fold.dictionary)
     for document, spans in fold.annotated[split].items():
         gold[document] += [Place(start, end, frozenset()) for start, end in spans]
@@ -355,10 +354,10 @@ def write_predictions(
 def score_chain(asked: Evaluation) -> Result:
     """Score a chain on an end-to-end task; the result is saved and logged. Raises InputError for
     what cannot be done."""
-    own_texts = asked.part.own
+    own_texts = asked.own
     name = own_texts.name if own_texts.gold else asked.task
     chain, nil = asked.chain or "dictionary", asked.threshold
-    data = annotated(name, asked.part, asked.files)
+    data = annotated(name, asked.part, asked.files, own_texts)
     dictionary = data.fold.dictionary
     own = asked.part.graph or graph_of(dictionary, data.fold.folder / "graph")
     pipeline, made = measured(own, chain, data.texts, asked.linker, asked.work, nil, asked.matching)

@@ -42,7 +42,7 @@ from core.tracking import folder_name, runs_folder
 from datamodules.linking import Dictionary, Linking, Mention, context_of, load_linking
 from datamodules.options import Files
 from datamodules.sources import fetched, place
-from datamodules.tasks.gold import SPLIT, definition_of, gold_linking
+from datamodules.tasks.gold import SPLIT, Gold, definition_of, gold_linking
 from datamodules.tasks.linking import Task, linking_task, prepare_folds
 from experiments.names import encoder
 from inference.linkers import DEPTH, BackOff, Exact, Linker, Names, NearestByTfIdf, Ranking
@@ -236,13 +236,15 @@ def prepared_folds(
     )
 
 
-def folds_of(definition: Task, files: Files, part: Folds) -> tuple[Split, list[Linking]]:
+def folds_of(
+    definition: Task, files: Files, part: Folds, own: Gold = Gold()
+) -> tuple[Split, list[Linking]]:
     """(the split that is scored, the folds of these numbers, or all). Raises InputError for one
     that does not exist."""
-    if part.own.gold:
+    if own.gold:
         if part.split not in (None, SPLIT):
             raise InputError(f"SPLIT={part.split}: --gold is scored as a whole")
-        return SPLIT, [gold_linking(part.own, part.graph)]
+        return SPLIT, [gold_linking(own, part.graph)]
     folds = prepared_folds(definition, files, part.graph)
     scored: tuple[Split, ...] = ("test", "dev")
     available = [name for name in scored if all(name in fold for fold in folds)]
@@ -320,9 +322,9 @@ def score_linker(asked: Evaluation, tuned: Tuned | None = None) -> list[Result]:
     Raises InputError for a task, model or split that does not exist, and when no mention can be
     scored.
     """
-    own_name = asked.part.own.name if asked.part.own.gold else asked.task
+    own_name = asked.own.name if asked.own.gold else asked.task
     name, model, backoff, options = own_name, asked.model or "tfidf", asked.backoff, asked.linker
-    definition = definition_of(asked.part.own) if asked.part.own.gold else linking_task(name)
+    definition = definition_of(asked.own) if asked.own.gold else linking_task(name)
     protocol = resolved(asked.protocol, definition)
     linkers: Sequence[Linkable] = tuned.linkers if tuned else []
     scored, own = Model(model), dict[str, Any]()
@@ -344,7 +346,7 @@ def score_linker(asked: Evaluation, tuned: Tuned | None = None) -> list[Result]:
     uses = frozenset[str]().union(*(one.uses for one in linkers))
     check_uses(given_options(options), uses, f"the linker {scored.name}")
     numbers = sorted(set(asked.part.folds))
-    split, loaded = folds_of(definition, asked.files, asked.part)
+    split, loaded = folds_of(definition, asked.files, asked.part, asked.own)
     ready_folds = [ready(fold, split, protocol) for fold in loaded]
     if len(linkers) not in (0, 1, len(ready_folds)):
         raise InputError(f"{name}: {len(linkers)} models for {len(ready_folds)} folds")
