@@ -106,7 +106,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
         Rule(("ckpt", "backoff", *WORKERS), _has_model, MODEL_SYSTEM),
         Rule(("gold_format", "gold_types"), lambda given: bool(given["gold"]), GOLD),
         Rule(
-            ("split", "folds", "mirror", "data"),
+            ("split", "mirror", "data"),
             lambda given: not given["gold"],
             "a task; --gold is scored as a whole",
         ),

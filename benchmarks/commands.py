@@ -7,7 +7,7 @@ results and `show` prints them. Importing them loads no model library.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -33,12 +33,32 @@ class Finetune(SeedTraining):
       make finetune TASK=cMedQANER
       kepl finetune NCBI --model minilm --seeds 3 --mirror downloads/
       kepl finetune AAP-EL --model sapbert --folds 0 --mirror downloads/
+      kepl finetune --data my_ner --name mine --model minilm
     """
 
     def run(self) -> list[Result]:
         from benchmarks.finetune import score_seeds
 
-        return score_seeds(self)
+        return score_seeds(self.name_task())
+
+    def name_task(self) -> SeedTraining:
+        """The same with the task that --data and --name make. Raises InputError without a task, or
+        with a task and a name."""
+        if bool(self.task) == bool(self.name):
+            raise InputError(
+                f"TASK={self.task} and --name {self.name}: expected one of the two"
+                if self.task
+                else "TASK is missing: a task (kepl tasks), or --data with --name for one's own"
+            )
+        if not self.name:
+            return self
+        if self.files.data is None:
+            raise InputError(f"--name {self.name}: expected --data, the files of one's own data")
+        from datamodules.tasks.own import save_own_task
+        from datamodules.tasks.prepare import all_tasks
+
+        save_own_task(self.name, self.files.data, list(all_tasks()))
+        return replace(self, task=self.name, name=None, files=Files())
 
     def show(self, results: list[Result]) -> str:
         from benchmarks.finetune import format_scores

@@ -78,6 +78,7 @@ class SeedTraining:
 
     Args:
         task: Task (kepl tasks lists them).
+        name: Name of one's own task, made of the files in --data.
         model: Encoder. Default: minilm for English, zh for Chinese; it is pre-trained first where
             that is missing.
         seeds: How many seeds (3), or which ones (0,7). Default: 1; of the paper's profile 5.
@@ -90,7 +91,8 @@ class SeedTraining:
         args: Further words for LightningCLI.
     """
 
-    task: str
+    task: str = ""
+    name: str | None = None
     model: str | None = None
     seeds: str | None = None
     ckpt: str | None = None

@@ -39,6 +39,7 @@ from core.artifact import has_manifest, read_manifest
 from core.files import InputError, digest, read_json, sha256, written_folder
 from core.tracking import ROOT, folder_name, newest_export, runs_folder
 from datamodules.pretrained import HUB_NAME, PACKAGED, files_identity, identity, pretrained
+from datamodules.tasks.own import own_names
 from datamodules.untrained import UNTRAINED, untrained_folder
 
 PLAIN = "models.encoders.TextEncoder"
@@ -105,7 +106,8 @@ def model_names() -> str:
 def tasks() -> list[str]:
     """Names of the tasks that can be fine-tuned on, without their variants (cMedQA, not
     cMedQA:clean)."""
-    return sorted(p.stem for p in (ROOT / "experiments" / "finetune").glob("*.yaml"))
+    listed = sorted(p.stem for p in (ROOT / "experiments" / "finetune").glob("*.yaml"))
+    return [*listed, *own_names()]
 
 
 def _finished(task: str, label: str = "*") -> list[Path]:

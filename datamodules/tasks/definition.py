@@ -10,7 +10,8 @@ from typing import Any, NamedTuple, Protocol
 
 import yaml
 
-from core.tracking import ROOT
+from core.artifact import has_manifest, read_manifest
+from core.tracking import ROOT, runs_folder
 
 Splits = dict[str, list[Any]]
 
@@ -65,9 +66,26 @@ class Definition(NamedTuple):
     mentions: Callable[[Sequence[Path], str], list[str]] | None = None
 
 
+SUITE_OWN = "own"  #: the suite of one's own tasks (datamodules.tasks.own)
+
+
+def own_folder(name: str) -> Path:
+    """Where one's own task of a name is kept."""
+    return runs_folder() / "data" / SUITE_OWN / name
+
+
+def like_of(name: str) -> str | None:
+    """The task whose settings one's own task uses; None where there is none of the name."""
+    folder = own_folder(name)
+    return str(read_manifest(folder)["like"]) if has_manifest(folder) else None
+
+
 def config_of(name: str) -> tuple[Path, dict[str, Any]]:
-    """A task's YAML; a variant (cMedQA:clean) has that of its task."""
+    """A task's YAML; a variant (cMedQA:clean) has that of its task, one's own task that of the task
+    like it."""
     path = ROOT / "experiments" / "finetune" / f"{name.split(':')[0]}.yaml"
+    if not path.is_file():
+        path = path.with_stem(like_of(name) or path.stem)
     return path, yaml.safe_load(path.read_text())
 
 

@@ -15,7 +15,14 @@ from core.tracking import folder_name, runs_folder
 from datamodules.formats import NoLabels
 from datamodules.options import Files
 from datamodules.tasks import SPLITS, TASK, chinese, english, load_task, save_task
-from datamodules.tasks.definition import Definition, Splits, derivation_settings
+from datamodules.tasks.definition import (
+    SUITE_OWN,
+    Definition,
+    Splits,
+    derivation_settings,
+    own_folder,
+)
+from datamodules.tasks.own import own_names, own_task
 
 LOG = logging.getLogger(__name__)
 #: Raise when a reader makes other examples out of the same files: task folders are then built
@@ -35,8 +42,11 @@ def find_task(name: str) -> Definition:
     for definition in known.values():
         if name in (definition.name, *definition.aliases):
             return definition
+    if own := own_task(name):
+        return own
     raise InputError(
-        f"no task {name!r}; {nearest(name, list(known))}Choose from: {', '.join(known)}"
+        f"no task {name!r}; {nearest(name, [*known, *own_names()])}Choose from:"
+        f" {', '.join([*known, *own_names()])}"
     )
 
 
@@ -166,6 +176,8 @@ def task_folder(definition: Definition, files: Files) -> Path:
     and prepared."""
     from datamodules.sources import fetched, place
 
+    if definition.suite == SUITE_OWN:
+        return own_folder(definition.name)
     folders = runs_folder() / "data" / "benchmarks" / "tasks"
     name = folder_name(definition.name)
     if files.data is None:

@@ -44,7 +44,7 @@ WITHOUT_USE = {
     "link": [["--graph", "g", "--text", "a"]],
     "predict": [["--model", "NCBI/minilm", "--text", "a"]],
     "embed": [["--model", "minilm", "--text", "a"]],
-    "evaluate": [["NCBI-E2E"], ["NCBI-EL"]],
+    "evaluate": [["--gold", "g.jsonl", "--graph", "g"], ["NCBI-E2E"], ["NCBI-EL"]],
     "compare": [
         ["NCBI"],
         ["NCBI-EL"],

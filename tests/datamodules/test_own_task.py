@@ -1,0 +1,142 @@
+"""One's own data as a task: every format, own types, splits by name or by document, and the way
+from files to a chain."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.cli import main
+from benchmarks.commands import Finetune
+from core.files import InputError
+from datamodules.options import Files
+from datamodules.tasks import load_task
+from datamodules.tasks.own import save_own_task
+from datamodules.tasks.prepare import all_tasks
+from experiments.names import is_task
+from inference.convert import write_records
+from tests.fakes import bert, graphs
+
+NAMES = ["gout", "renal failure", "ataxia"]
+
+
+@pytest.fixture(autouse=True)
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("KEPL_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'mlflow.db'}")
+    return tmp_path / "runs"
+
+
+def notes(count: int, seed: int = 0, typed: bool = True) -> list[dict[str, Any]]:
+    """Short notes with entities of two types of their own."""
+    rng = random.Random(seed)
+    records = []
+    for number in range(count):
+        name = rng.choice(NAMES)
+        text = f"He has {name} today. No more."
+        kind = ("My_Sign" if name == "ataxia" else "Illness") if typed else None
+        mention = {"start": 7, "end": 7 + len(name), "type": kind, "entity": None, "score": None}
+        records.append({"id": f"n{number}", "text": text, "mentions": [mention]})
+    return records
+
+
+def save(data: Path, name: str = "mine") -> Any:
+    return load_task(save_own_task(name, data, list(all_tasks())))
+
+
+@pytest.mark.parametrize(
+    ("form", "file"),
+    [
+        ("brat", "d"),
+        ("conll", "d.conll"),
+        ("docbin", "d.spacy"),
+        ("bioc", "d.bioc.xml"),
+        ("pubtator", "d.pubtator"),
+        ("jsonl", "d.jsonl"),
+    ],
+)
+def test_every_format_gives_the_same_entities(form: str, file: str, tmp_path: Path) -> None:
+    write_records(notes(20), tmp_path / file, form)
+    task = save(tmp_path / file)
+    assert (task.kind, task.labels) == ("ner", ["Illness", "My_Sign"])
+    found = {split: len({e.document for e in own}) for split, own in task.splits.items()}
+    assert found == {"train": 14, "dev": 2, "test": 4}
+    words = {e.text[s:t] for own in task.splits.values() for e in own for s, t, _ in e.entities}
+    assert words == set(NAMES)
+    assert sum(len(e.entities) for own in task.splits.values() for e in own) == 20
+
+
+def test_splits_by_name(tmp_path: Path) -> None:
+    (tmp_path / "d").mkdir()
+    for split, count in (("train", 5), ("devel", 2), ("test", 3)):
+        write_records(notes(count, seed=count), tmp_path / "d" / f"{split}.jsonl", "jsonl")
+    task = save(tmp_path / "d")
+    assert {s: len({e.document for e in own}) for s, own in task.splits.items()} == {
+        "train": 5,
+        "dev": 2,
+        "test": 3,
+    }
+    assert task.manifest["like"] == "NCBI" and task.manifest["suite"] == "own"
+
+
+def test_pairs_and_chinese(tmp_path: Path) -> None:
+    rows = [{"id": n, "first": f"甲{n}", "second": "乙", "label": n % 2} for n in range(12)]
+    (tmp_path / "p.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    task = save(tmp_path / "p.jsonl", "pairs")
+    assert (task.kind, task.labels, task.manifest["language"]) == ("pair", ["0", "1"], "zh")
+    (tmp_path / "q.jsonl").write_text('{"first": "a", "label": 1}\n')
+    with pytest.raises(InputError, match=r"q\.jsonl:1: expected texts under first and second"):
+        save(tmp_path / "q.jsonl", "others")
+
+
+def test_nested_entities(tmp_path: Path) -> None:
+    records = notes(10)
+    for record in records:
+        record["mentions"].append(record["mentions"][0] | {"start": 3, "type": "Phrase"})
+    write_records(records, tmp_path / "d.jsonl", "jsonl")
+    assert save(tmp_path / "d.jsonl").kind == "nested"
+
+
+@pytest.mark.parametrize("name", ["NCBI", "ncbi", "cMedQANER", "a b", "../x", ""])
+def test_names_that_are_refused(name: str, tmp_path: Path) -> None:
+    write_records(notes(5), tmp_path / "d.jsonl", "jsonl")
+    with pytest.raises(InputError, match="--name"):
+        save(tmp_path / "d.jsonl", name)
+
+
+def test_data_that_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no such file or folder"):
+        save(tmp_path / "none")
+    write_records(notes(2), tmp_path / "d.jsonl", "jsonl")
+    with pytest.raises(InputError, match="at least three"):
+        save(tmp_path / "d.jsonl")
+    (tmp_path / "e.txt").write_text("Nothing.")
+    with pytest.raises(InputError, match=r"at least three|no annotated entity"):
+        save(tmp_path / "e.txt")
+    for words, message in (({}, "TASK is missing"), ({"name": "x"}, "expected --data")):
+        with pytest.raises(InputError, match=message):
+            Finetune(**words).name_task()
+    with pytest.raises(InputError, match="expected one of the two"):
+        Finetune(task="NCBI", name="x", files=Files(data=tmp_path)).name_task()
+
+
+def test_from_files_to_a_chain(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_records(notes(30), tmp_path / "d", "brat")
+    encoder = bert.write(tmp_path / "bert", [*"he has today no more".split(), *NAMES], layers=1)
+    words = ["finetune", "--data", str(tmp_path / "d"), "--name", "mine", "--model", str(encoder)]
+    words += ["--epochs", "1"]
+    assert main(words) == 0
+    shown = capsys.readouterr().out
+    assert "mine, entity_f1" in shown
+    assert is_task("mine")
+    label = next((tmp_path / "runs" / "finetune" / "mine").glob("bert-*")).name
+    assert main(["predict", "--model", f"mine/{label}", "--text", "He has gout.", "--json"]) == 0
+    capsys.readouterr()
+    graph = graphs.write(tmp_path / "graph", {f"G:{n}": [name] for n, name in enumerate(NAMES)})
+    words = ["link", "--graph", str(graph), "--chain", f"mine/{label} > names", "--text", "gout"]
+    assert main([*words, "--json"]) == 0
+    assert main(["compare", "mine"]) == 0
