@@ -126,7 +126,9 @@ def test_data_that_are_refused(tmp_path: Path) -> None:
 
 def test_from_files_to_a_chain(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_records(notes(30), tmp_path / "d", "brat")
-    encoder = bert.write(tmp_path / "bert", [*"he has today no more".split(), *NAMES], layers=1)
+    encoder = bert.write(
+        tmp_path / "bert", [*"he has today no more".split(), *NAMES], layers=1, length=256
+    )
     words = ["finetune", "--data", str(tmp_path / "d"), "--name", "mine", "--model", str(encoder)]
     words += ["--epochs", "1"]
     assert main(words) == 0
