@@ -17,7 +17,7 @@ from core.outputs import Output
 from inference.options import InputFormat
 from inference.stream import formatted
 from kg.documents.annotations import conll_lines, docbin_bytes, pubannotation, write_brat
-from kg.documents.formats import documents, files_in
+from kg.documents.formats import BESIDE, documents, files_in
 from kg.documents.mentions import Document, Layout
 
 Target = Literal[
@@ -143,6 +143,8 @@ class Convert:
         roots = (str(self.input.resolve()),) if self.input.is_dir() else ()
         layout = Layout(self.document, self.id_field, self.text_field, roots)
         files = [path.resolve() for path in files_in([self.input], left_out)]
+        if self.format == "brat":  # read with their texts
+            left_out.pop(BESIDE, None)
         found = documents(files, self.format, "skip", self.encoding, left_out, True, layout)
         count = write_records(map(record_of, found), self.output, to)
         print(f"{self.output}: {count:,} documents, {to}")

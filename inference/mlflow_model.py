@@ -10,6 +10,7 @@ checkout must be on the path (`pip install -e .`, or PYTHONPATH).
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -78,13 +79,15 @@ def write_model(folder: Path, data: Path, requirements: list[str]) -> None:
     from mlflow.types import ColSpec, DataType, Schema
 
     text = Schema([ColSpec(DataType.string, "text")])
-    mlflow.pyfunc.save_model(
-        str(folder),
-        loader_module="inference.mlflow_model",
-        data_path=str(data),
-        signature=ModelSignature(inputs=text),
-        pip_requirements=requirements,
-    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # an example of the input would run the model
+        mlflow.pyfunc.save_model(
+            str(folder),
+            loader_module="inference.mlflow_model",
+            data_path=str(data),
+            signature=ModelSignature(inputs=text),
+            pip_requirements=requirements,
+        )
 
 
 def write_reference(folder: Path, export: Path, identity: str) -> None:

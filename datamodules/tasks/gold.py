@@ -21,7 +21,7 @@ from core.tracking import runs_folder
 from datamodules.linking import Linking, Mention, Spans, load_linking, save_linking
 from datamodules.linking.readers import graph_dictionary
 from datamodules.tasks.linking import Task
-from kg.documents.formats import documents, files_in
+from kg.documents.formats import BESIDE, documents, files_in
 from kg.documents.mentions import Document, Layout
 from kg.graph import fingerprint
 from kg.ids import bare, split_ids
@@ -68,6 +68,7 @@ def read_gold(gold: Gold, left_out: Counter[str]) -> list[Document]:
     form = gold.gold_format or ("brat" if notes else None)
     files = [path.resolve() for path in files_in(paths, left_out)]
     if form == "brat":  # a text and its annotations are one
+        left_out.pop(BESIDE, None)
         files = list(dict.fromkeys(path.with_suffix(".txt") for path in files))
     layout = Layout("file", roots=tuple(str(p.resolve()) for p in paths if p.is_dir()))
     found = list(documents(files, form, "skip", "utf-8", left_out, True, layout))

@@ -38,6 +38,7 @@ from kg.documents.mentions import (
 )
 
 Source = Path | Span
+OWN_IDS = "KEPL:"  #: before ids without a vocabulary's name, which brat wants
 NOT_READ = "lines of brat that are no entity, normalisation or attribute"
 #: columns that a table's ids and texts may have, where none is named
 ID_COLUMNS, TEXT_COLUMNS = ("id", "_id", "pmid", "note_id", "doc_id"), ("text", "note", "note_text")
@@ -92,7 +93,7 @@ def brat_documents(
                         f"{where}: expected 'Reference T1 ID' in the second column, got"
                         f" {line!r:.60}"
                     )
-                entities.setdefault(words[1], words[2])
+                entities.setdefault(words[1], words[2].removeprefix(OWN_IDS))
             elif kind not in "A#":
                 left_out[NOT_READ] += 1
     mentions = [m._replace(entity=entities.get(key, "")) for key, m in found.items()]
@@ -125,7 +126,7 @@ def brat_lines(record: dict[str, Any]) -> str:
         rows.append(f"T{number}\t{kind} {m['start']} {m['end']}\t{surface}")
         if m.get("entity"):
             entity = str(m["entity"])
-            reference = entity if ":" in entity else f"KEPL:{entity}"
+            reference = entity if ":" in entity else f"{OWN_IDS}{entity}"
             rows.append(f"N{number}\tReference T{number} {reference}\t{m.get('name') or surface}")
         for name in ("negated", "family", "historical", "hypothetical"):
             if m.get(name):

@@ -24,7 +24,11 @@ RECORDS: list[dict[str, Any]] = [
             {"start": 25, "end": 29, "type": "Disease", "entity": None, "score": None},
         ],
     },
-    {"id": "a/2", "text": "Nothing here", "mentions": []},
+    {
+        "id": "a/2",
+        "text": "Nothing here",
+        "mentions": [{"start": 8, "end": 12, "type": "Place", "entity": "K7", "score": 1.0}],
+    },
 ]
 
 
@@ -60,7 +64,7 @@ def test_a_table_of_mentions(tmp_path: Path) -> None:
     write_records(RECORDS, tmp_path / "x.csv", "csv")
     rows = (tmp_path / "x.csv").read_text().splitlines()
     assert rows[0].startswith("id,start,end,text,type,entity,name,score")
-    assert rows[1].startswith("a/1,7,20,renal failure,Disease,HP:1,,0.5") and len(rows) == 3
+    assert rows[1].startswith("a/1,7,20,renal failure,Disease,HP:1,,0.5") and len(rows) == 4
     write_records(RECORDS, tmp_path / "x.tsv", "tsv")
     assert (tmp_path / "x.tsv").read_text().splitlines()[1].startswith("a/1\t7\t20\t")
 
