@@ -53,6 +53,12 @@ COMMANDS = {
         ("path",),
         "kg.build.source:source_names",
     ),
+    "graph find": Command(
+        "kg.build.lookup:find_name", "the entities of a name", ("folder", "name")
+    ),
+    "graph show": Command(
+        "kg.build.lookup:show_entity", "what a graph says of an entity", ("folder", "entity")
+    ),
     "graph info": Command("kg.build.info:show_graph", "count what is in a graph", ("folder",)),
     "graph merge": Command(
         "kg.build.merge:merge", "merge graphs by names and aliases", ("graphs",)

@@ -1,0 +1,134 @@
+"""Entities of a name, and what a graph says of an entity: `kepl graph find`, `kepl graph show`."""
+
+from __future__ import annotations
+
+import json as jsons
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pyarrow.compute as pc
+
+from core.files import InputError
+from core.settings import nearest
+from kg.graph import KnowledgeGraph
+from kg.ids import Ids
+from kg.linking.normal import comparable
+
+MOST = 20  #: neighbours of a relation that are shown
+
+
+def find_entities(graph: KnowledgeGraph, name: str) -> list[dict[str, Any]]:
+    """{id, name, type, found, kind} of the entities that have a name, whatever its case, or whose
+    names contain it; those with exactly the name first."""
+    wanted = comparable(name)
+    if not wanted:
+        raise InputError(f"name {name!r}: expected a name, or a part of one")
+    about = {
+        one: (title, kind)
+        for one, title, kind in zip(
+            *(graph.entities[column].to_pylist() for column in ("id", "name", "type")), strict=True
+        )
+    }
+    found: dict[str, dict[str, Any]] = {}
+    rows = (graph.names[column].to_pylist() for column in ("id", "name", "kind"))
+    for one, own, kind in zip(*rows, strict=True):
+        key = comparable(own)
+        if wanted not in key or (one in found and found[one]["exact"]):
+            continue
+        title, entity_type = about[one]
+        found[one] = {
+            "id": one,
+            "name": title,
+            "type": entity_type,
+            "found": own,
+            "kind": kind,
+            "exact": key == wanted,
+        }
+    return sorted(found.values(), key=lambda row: (not row["exact"], len(row["found"]), row["id"]))
+
+
+def describe_entity(graph: KnowledgeGraph, entity: str) -> dict[str, Any]:
+    """What a graph says of an entity: name, type, names by kind, definition, neighbours by
+    relation, equivalent ids. Raises InputError for an id that the graph lacks."""
+    one = Ids.from_graph(graph).entity(entity)
+    if one is None:
+        near = nearest(entity, graph.ids.to_pylist()[:50_000])
+        raise InputError(f"no entity {entity!r} in this graph; {near}kepl graph find looks by name")
+    row = graph.entities.filter(pc.equal(graph.entities["id"], one)).to_pylist()[0]
+    names = graph.names.filter(pc.equal(graph.names["id"], one)).to_pylist()
+    texts = graph.definitions.filter(pc.equal(graph.definitions["id"], one))["text"].to_pylist()
+    titles = dict(zip(graph.ids.to_pylist(), graph.entities["name"].to_pylist(), strict=True))
+    neighbours: dict[str, list[str]] = defaultdict(list)
+    for side, other, arrow in (("head", "tail", "{}"), ("tail", "head", "{} of")):
+        triples = graph.triples.filter(pc.equal(graph.triples[side], one)).to_pylist()
+        for triple in triples:
+            place = triple[other]
+            neighbours[arrow.format(triple["relation"])].append(f"{place} {titles[place]}")
+    same = [
+        triple[other]
+        for side, other in (("head", "tail"), ("tail", "head"))
+        for triple in graph.equivalences.filter(pc.equal(graph.equivalences[side], one)).to_pylist()
+    ]
+    return {
+        "id": one,
+        "name": row["name"],
+        "type": row["type"],
+        "names": [{k: n[k] for k in ("name", "kind", "language")} for n in names],
+        "definition": texts[0] if texts else None,
+        "neighbours": dict(neighbours),
+        "same as": same,
+    }
+
+
+def format_entity(about: dict[str, Any]) -> str:
+    """What :func:`describe_entity` found, as lines."""
+    lines = [f"{about['id']}  {about['name']}  [{about['type'] or 'no type'}]"]
+    lines += [f"  {n['kind']:<12}{n['name']}  ({n['language']})" for n in about["names"]]
+    lines += [f"  definition  {about['definition']}"] if about["definition"] else []
+    for relation, places in about["neighbours"].items():
+        lines.append(f"  {relation} ({len(places):,})")
+        lines += [f"    {place}" for place in places[:MOST]]
+        lines += [f"    … and {len(places) - MOST:,} more"] if len(places) > MOST else []
+    lines += [f"  same as     {', '.join(about['same as'])}"] if about["same as"] else []
+    return "\n".join(lines)
+
+
+def find_name(folder: Path, name: str, top: int = 20, json: bool = False) -> str:
+    """List the entities that have a name, or whose names contain it.
+
+    Args:
+        folder: Folder of the graph.
+        name: Name, or a part of one; case, accents and punctuation do not count.
+        top: Entities that are listed.
+        json: Print JSON lines.
+
+    Examples:
+      kepl graph find graph "marfan"
+    """
+    found = find_entities(KnowledgeGraph.load(folder), name)
+    if not found:
+        raise InputError(f"{folder}: no entity has a name with {name!r}")
+    if json:
+        return "\n".join(jsons.dumps(row, ensure_ascii=False) for row in found[:top])
+    lines = [
+        f"{row['id']}  {row['name']}  [{row['type'] or 'no type'}]"
+        + ("" if row["found"] == row["name"] else f"  by {row['kind']} {row['found']!r}")
+        for row in found[:top]
+    ]
+    return "\n".join([*lines, *([f"… and {len(found) - top:,} more"] if len(found) > top else [])])
+
+
+def show_entity(folder: Path, entity: str, json: bool = False) -> str:
+    """Show what a graph says of an entity: names, definition, neighbours, equivalent ids.
+
+    Args:
+        folder: Folder of the graph.
+        entity: Its id, in any spelling that links accept.
+        json: Print one JSON object.
+
+    Examples:
+      kepl graph show graph HP:0001166
+    """
+    about = describe_entity(KnowledgeGraph.load(folder), entity)
+    return jsons.dumps(about, ensure_ascii=False) if json else format_entity(about)
