@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as jsons
+import unicodedata
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,17 @@ from kg.linking.normal import comparable
 MOST = 20  #: neighbours of a relation that are shown
 
 
+def search_key(text: str) -> str:
+    """The words of a name without case, accents and punctuation."""
+    words = unicodedata.normalize("NFD", comparable(text))
+    plain = "".join(c for c in words if not unicodedata.combining(c))
+    return " ".join(word for word in plain.split() if any(c.isalnum() for c in word))
+
+
 def find_entities(graph: KnowledgeGraph, name: str) -> list[dict[str, Any]]:
     """{id, name, type, found, kind} of the entities that have a name, whatever its case, or whose
     names contain it; those with exactly the name first."""
-    wanted = comparable(name)
+    wanted = search_key(name)
     if not wanted:
         raise InputError(f"name {name!r}: expected a name, or a part of one")
     about = {
@@ -33,7 +41,7 @@ def find_entities(graph: KnowledgeGraph, name: str) -> list[dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     rows = (graph.names[column].to_pylist() for column in ("id", "name", "kind"))
     for one, own, kind in zip(*rows, strict=True):
-        key = comparable(own)
+        key = search_key(own)
         if wanted not in key or (one in found and found[one]["exact"]):
             continue
         title, entity_type = about[one]

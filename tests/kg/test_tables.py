@@ -325,3 +325,13 @@ def test_a_source_without_an_entity_is_an_error(tmp_path, capsys):
     file = put(tmp_path, {"none.obo": "[Term]\nid: X:1\nname: a\nis_obsolete: true\n"}) / "none.obo"
     assert command("graph build")(["obo", str(file), "--out", str(tmp_path / "graph")]) == 2
     assert "none.obo: no entity in it" in capsys.readouterr().err
+
+
+def test_a_csv_with_semicolons(tmp_path):
+    files = {
+        "entities.csv": 'id;name;type\nE1;"Aspirin, plain";drug\nE2;Headache;symptom\n',
+        "names.csv": "id;name;kind;language;source\nE1;ASA;abbreviation;en;here\nE2;头痛;;zh;\n",
+        "definitions.csv": 'id,text\nE1,"A drug; of two lines."\n',
+        "triples.csv": "head;relation;tail\nE1;treats;E2\n",
+    }
+    check(tables.read(put(tmp_path, files)), "A drug; of two lines.")

@@ -125,7 +125,7 @@ def _delimited_rows(path: Path, encoding: str, header: tuple[str, ...] | None) -
         for number, line in lines(path, encoding):  # noqa: B007 - used in errors
             yield line + "\n"
 
-    reader = csv.reader(text(), strict=True)
+    reader = csv.reader(text(), delimiter=_delimiter(path, encoding), strict=True)
     columns = header
     start = 1
     try:
@@ -137,6 +137,13 @@ def _delimited_rows(path: Path, encoding: str, header: tuple[str, ...] | None) -
                 yield where, _row(where, columns, values)
     except csv.Error as error:
         raise InputError(f"{path}:{start}: not valid CSV ({error}). Fix the line.") from error
+
+
+def _delimiter(path: Path, encoding: str) -> str:
+    """What parts the columns of a CSV: a semicolon, as Excel writes it in many countries, where
+    the heading has one and no comma."""
+    heading = next((line for _, line in lines(path, encoding)), "")
+    return ";" if ";" in heading and "," not in heading else ","
 
 
 def _tab_rows(path: Path, encoding: str, columns: tuple[str, ...] | None) -> Iterator[Row]:
