@@ -335,3 +335,25 @@ def test_a_csv_with_semicolons(tmp_path):
         "triples.csv": "head;relation;tail\nE1;treats;E2\n",
     }
     check(tables.read(put(tmp_path, files)), "A drug; of two lines.")
+
+
+def test_several_names_in_a_field(tmp_path):
+    text = "hgnc_id\tsymbol\talias_symbol\tprev_symbol\n"
+    text += "H:1\tA1BG\t GAB | ABG|GAB\tN/A\nH:2\tA2M\t\tA2M|FWP007\n"
+    put(tmp_path, {"entities.tsv": text})
+    options = {"columns": ["id=hgnc_id", "name=symbol"], "separator": "|"}
+    graph = tables.read(tmp_path, synonyms=["alias_symbol", "prev_symbol"], **options)
+    assert [row[:3] for row in rows(graph.names)] == [
+        ("H:1", "A1BG", "preferred"),
+        ("H:1", "GAB", "synonym"),
+        ("H:1", "ABG", "synonym"),
+        ("H:2", "A2M", "preferred"),
+        ("H:2", "FWP007", "synonym"),
+    ]
+    assert graph.manifest["left_out"] == {
+        "fields of prev_symbol that say there is no name (N/A)": 1,
+    }
+    with pytest.raises(InputError, match=r"no column 'aliases'; expected one of hgnc_id"):
+        tables.read(tmp_path, synonyms=["aliases"], **options)
+    with pytest.raises(InputError, match="--separator"):
+        tables.read(tmp_path, columns=options["columns"], separator="")

@@ -194,9 +194,11 @@ def _rows(
     columns: dict[str, str],
     optional: tuple[str, ...],
     left_out: Counter[str],
+    more: Sequence[str] = (),
 ) -> Iterator[Row]:
     """The required (never empty) and optional columns of one table, `columns` being the names the
-    file has for them."""
+    file has for them, and the columns `more` under their own names. Raises InputError for one of
+    these that the table lacks."""
     header = REQUIRED[part] if headerless else None
     rows = (
         _json_rows(path, encoding)
@@ -211,7 +213,12 @@ def _rows(
         own = places.get(tuple(values))
         if own is None:
             own = places[tuple(values)] = _places(where, part, tuple(values), columns, optional)
-            further.update((name, None) for name in values if name not in own.values())
+            if lacking := [name for name in more if name not in values]:
+                raise InputError(
+                    f"{where}: no column {lacking[0]!r}; expected one of {', '.join(values):.200}"
+                )
+            used = {*own.values(), *more}
+            further.update((name, None) for name in values if name not in used)
         row = {}
         for column in REQUIRED[part]:
             value = values[own[column]]
@@ -220,13 +227,23 @@ def _rows(
                 raise InputError(f"{where}: {column} is empty. Fill it in or take the line out.")
         for column in optional:
             row[column] = values[own[column]].strip() if column in own else ""
-        yield where, row
+        yield where, row | {column: values[column] for column in more}
     if not count:
         left_out[f"{path.name}: a table without a row"] += 1
     if further:
         left_out[
             f"columns of {path.name} that no table of {part} has ({', '.join(further):.200})"
         ] += len(further)
+
+
+#: what a field says that has no name
+NO_NAMES = frozenset({"n/a", "na", "null", "none", "nan", "-", "--"})
+
+
+def split_names(field: str, separator: str) -> list[str]:
+    """The names in a field, each once, without blanks at their ends."""
+    names = (" ".join(name.split()) for name in field.split(separator))
+    return list(dict.fromkeys(name for name in names if name))
 
 
 def _places(
@@ -319,6 +336,8 @@ def read(
     columns: Sequence[str] = (),
     headerless: bool = False,
     missing: Literal["error", "add"] = "error",
+    synonyms: Sequence[str] = (),
+    separator: str = "|",
     encoding: str = "utf-8",
     language: str = "en",
     source: str = "tables",
@@ -340,6 +359,8 @@ def read(
         headerless: Whether the files of triples have no header line.
         missing: What an entity id is that the entities lack: an error, or a new entity named by its
             id (add).
+        synonyms: Columns of the entities with further names of theirs, several to a field.
+        separator: What parts the names in a field of --synonyms.
         encoding: Encoding of the files.
         language: Language of names that say none.
         source: Source of names that say none.
@@ -347,6 +368,8 @@ def read(
         licence: Licence of the graph, for its manifest.
     """
     path = Path(path)
+    if not separator:
+        raise InputError("--separator: expected at least one character")
     if missing not in ("error", "add"):
         raise InputError(f"--missing {missing}: expected error or add")
     check_encoding(encoding)
@@ -424,13 +447,22 @@ def read(
         rows[row] = None
 
     for file in found["entities"]:
-        for where, row in _rows(file, "entities", encoding, False, renamed, ("type",), left_out):
+        optional = ("type",)
+        for where, row in _rows(
+            file, "entities", encoding, False, renamed, optional, left_out, synonyms
+        ):
             if row["id"] in entity:
                 raise InputError(
                     f"{where}: entity id {row['id']!r} occurs twice. Take one of them out."
                 )
             entity[row["id"]] = row["name"], row["type"]
             name_rows[row["id"], row["name"], "preferred", language, source] = None
+            for column in synonyms:
+                for name in split_names(row[column], separator):
+                    if name.casefold() in NO_NAMES:
+                        left_out[f"fields of {column} that say there is no name ({name})"] += 1
+                    elif name != row["name"]:
+                        add(name_rows, "names", row["id"], name, "synonym", language, source)
     for file in found["names"]:
         for where, row in _rows(
             file, "names", encoding, False, renamed, ("kind", "language", "source"), left_out
