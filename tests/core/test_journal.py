@@ -240,3 +240,44 @@ def test_values_that_mlflow_cannot_hold_are_cut_with_a_mark(runs: Path) -> None:
         assert len(value) == most and value.startswith(letter * 5_000)
         assert value.endswith(f" … (cut; {whole} characters in the journal)")
     assert "p" * 7_000 in (runs / "a" / "journal.jsonl").read_text()
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (InputError("no such file"), "FAILED"),
+        (ValueError("internal"), "FAILED"),
+        (KeyboardInterrupt(), "KILLED"),
+        (SystemExit(143), "KILLED"),
+        (SystemExit(2), "FAILED"),
+    ],
+)
+def test_a_run_has_the_status_of_how_it_ended(
+    error: BaseException, status: str, runs: Path
+) -> None:
+    with (
+        pytest.raises(type(error)),
+        Journal(runs / "a", "paper", "seed 0") as own,
+    ):
+        own.metric("loss", 1.0)
+        raise error
+    assert mlflow.get_run(own.run_id).info.status == status
+    with Journal(runs / "a", "paper", "seed 0") as again:
+        again.deliver()
+        assert mlflow.get_run(own.run_id).info.status == "RUNNING"
+        again.end()
+    assert again.run_id == own.run_id
+    assert mlflow.get_run(own.run_id).info.status == "FINISHED"
+
+
+def test_who_started_a_run_and_what_it_reads(runs: Path) -> None:
+    with Journal(runs / "a", "paper", "seed 0") as own:
+        own.dataset("graph", "a" * 64, "/data/graph")
+        own.dataset("graph", "a" * 64, "/data/graph")
+        own.end()
+    found = mlflow.get_run(own.run_id)
+    assert found.data.tags["mlflow.user"] == module.user_name() != ""
+    assert found.data.tags["mlflow.source.type"] == "LOCAL"
+    assert len(found.data.tags["mlflow.source.git.commit"]) in (7, 40)
+    (given,) = found.inputs.dataset_inputs
+    assert (given.dataset.name, given.dataset.digest) == ("graph", "a" * 36)
