@@ -39,7 +39,7 @@ from core.artifact import has_manifest, read_manifest
 from core.files import InputError, digest, read_json, sha256, written_folder
 from core.tracking import ROOT, folder_name, newest_export, runs_folder
 from datamodules.pretrained import HUB_NAME, PACKAGED, files_identity, identity, pretrained
-from datamodules.tasks.own import own_names
+from datamodules.tasks.definition import own_names
 from datamodules.untrained import UNTRAINED, untrained_folder
 
 PLAIN = "models.encoders.TextEncoder"

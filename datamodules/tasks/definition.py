@@ -74,6 +74,11 @@ def own_folder(name: str) -> Path:
     return runs_folder() / "data" / SUITE_OWN / name
 
 
+def own_names() -> list[str]:
+    """Names of one's own tasks."""
+    return sorted(p.name for p in (runs_folder() / "data" / SUITE_OWN).glob("*") if has_manifest(p))
+
+
 def like_of(name: str) -> str | None:
     """The task whose settings one's own task uses; None where there is none of the name."""
     folder = own_folder(name)

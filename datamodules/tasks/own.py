@@ -20,7 +20,6 @@ from typing import Any
 
 from core.artifact import has_manifest, read_manifest
 from core.files import InputError, json_lines, sha256
-from core.tracking import runs_folder
 from datamodules.pairs import sentences
 from datamodules.tasks import TASK, Pair, Tagged, overlapping, save_task
 from datamodules.tasks.definition import SUITE_OWN as SUITE
@@ -43,11 +42,6 @@ LIKE = {
 SPLIT_NAMES = {"train": ("train",), "dev": ("dev", "valid"), "test": ("test",)}
 TEST, DEV = 0.2, 0.1  #: shares of the documents where the data are not divided
 UNTYPED = "Entity"
-
-
-def own_names() -> list[str]:
-    """Names of one's own tasks."""
-    return sorted(p.name for p in (runs_folder() / "data" / SUITE).glob("*") if has_manifest(p))
 
 
 def own_task(name: str) -> Definition | None:

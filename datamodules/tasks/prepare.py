@@ -21,8 +21,9 @@ from datamodules.tasks.definition import (
     Splits,
     derivation_settings,
     own_folder,
+    own_names,
 )
-from datamodules.tasks.own import own_names, own_task
+from datamodules.tasks.own import own_task
 
 LOG = logging.getLogger(__name__)
 #: Raise when a reader makes other examples out of the same files: task folders are then built

@@ -67,7 +67,7 @@ def run(place: Path) -> Run:
             "o.jsonl.parts/part-00000.jsonl: not written",
         ),
         (
-            "--input t.jsonl --output o.csv",
+            "--input t.jsonl --output o.docx",
             "",
             "",
             "ends in .jsonl, .ndjson, .json, .pubtator, .xml",

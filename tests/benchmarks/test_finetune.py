@@ -253,10 +253,10 @@ def test_settings_that_one_encoder_supports() -> None:
             ["finetune", "cMedQAN"],
             "no task 'cMedQAN'; did you mean cMedQANER? Choose from: cMedQANER, ",
         ),
-        (["finetune"], "TASK is missing: Task (kepl tasks lists them)"),
+        (["finetune"], "TASK is missing: a task (kepl tasks)"),
         (
             ["finetune", "NCBI", "MODLE=x"],
-            "no setting MODLE; did you mean MODEL? Choose from: TASK, MODEL, SEEDS",
+            "no setting MODLE; did you mean MODEL? Choose from: TASK, NAME, MODEL, SEEDS",
         ),
         (["finetune", "NCBI", "PROFILE=big"], "PROFILE=big: expected one of small, paper"),
         (["finetune", "NCBI", "SEEDS=many"], "SEEDS=many: expected how many"),

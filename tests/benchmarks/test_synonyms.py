@@ -173,7 +173,7 @@ def test_a_name_has_neighbours_where_a_mention_has(fake_smedbert: Folders, tmp_p
         True,
         True,
     ]
-    for tokens, whole in ((3, False), (4, True)):
+    for tokens, whole in ((5, False), (6, True)):  # with [CLS] and [SEP]
         assert synonyms.with_neighbours(tmp_path, tokens)(["患者肾痛"]).tolist() == [whole]
 
 

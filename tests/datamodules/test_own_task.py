@@ -130,7 +130,6 @@ def test_from_files_to_a_chain(tmp_path: Path, capsys: pytest.CaptureFixture[str
         tmp_path / "bert", [*"he has today no more".split(), *NAMES], layers=1, length=256
     )
     words = ["finetune", "--data", str(tmp_path / "d"), "--name", "mine", "--model", str(encoder)]
-    words += ["--epochs", "1"]
     assert main(words) == 0
     shown = capsys.readouterr().out
     assert "mine, entity_f1" in shown
