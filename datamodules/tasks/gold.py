@@ -107,7 +107,7 @@ def gold_linking(gold: Gold, graph: Path | None) -> Linking:
         "name": gold.name,
         "readers": READERS,
         "inputs": {str(path): sha256(path) for path in _with_annotations(files)},
-        "format": gold.gold_format,
+        "read_as": gold.gold_format,
         "types": sorted(gold.gold_types),
         "graph": fingerprint(graph),
     }
