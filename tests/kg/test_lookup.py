@@ -21,23 +21,25 @@ NAMES = [
 
 
 @pytest.fixture
-def made() -> KnowledgeGraph:
+def graph_of_three() -> KnowledgeGraph:
     types = {"HP:0001250": "phenotype", "HP:0000002": "phenotype", "G1": ""}
     triples = [("G1", "causes", "HP:0001250"), ("HP:0001250", "is_a", "HP:0000002")]
     return graph(types, triples, NAMES, [("HP:0001250", "same", "G1")])
 
 
-def test_a_name_and_parts_of_names(made: KnowledgeGraph) -> None:
-    found = [(r["id"], r["found"], r["exact"]) for r in find_entities(made, "FIT")]
+def test_a_name_and_parts_of_names(graph_of_three: KnowledgeGraph) -> None:
+    found = [(r["id"], r["found"], r["exact"]) for r in find_entities(graph_of_three, "FIT")]
     assert found == [("HP:0000002", "fit", True), ("HP:0001250", "fits", False)]
-    assert [r["id"] for r in find_entities(made, "seizures generalised")] == ["HP:0001250"]
-    assert find_entities(made, "gout") == []
+    assert [r["id"] for r in find_entities(graph_of_three, "seizures generalised")] == [
+        "HP:0001250"
+    ]
+    assert find_entities(graph_of_three, "gout") == []
     with pytest.raises(InputError, match="expected a name"):
-        find_entities(made, "  ")
+        find_entities(graph_of_three, "  ")
 
 
-def test_an_entity(made: KnowledgeGraph) -> None:
-    about = describe_entity(made, "hp_0001250")
+def test_an_entity(graph_of_three: KnowledgeGraph) -> None:
+    about = describe_entity(graph_of_three, "hp_0001250")
     assert (about["id"], about["type"]) == ("HP:0001250", "phenotype")
     assert about["neighbours"] == {
         "is_a": ["HP:0000002 HP:0000002"],
@@ -46,13 +48,13 @@ def test_an_entity(made: KnowledgeGraph) -> None:
     assert [n["name"] for n in about["names"]] == ["HP:0001250", "fits", "Séizures, generalised"]
     assert about["same as"] == ["G1"]
     with pytest.raises(InputError, match="no entity 'HP:9'"):
-        describe_entity(made, "HP:9")
+        describe_entity(graph_of_three, "HP:9")
 
 
 def test_the_commands(
-    made: KnowledgeGraph, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    graph_of_three: KnowledgeGraph, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = str(made.save(tmp_path / "g"))
+    folder = str(graph_of_three.save(tmp_path / "g"))
     assert main(["graph", "find", folder, "fits"]) == 0
     assert capsys.readouterr().out == "HP:0001250  HP:0001250  [phenotype]  by exact 'fits'\n"
     assert main(["graph", "show", folder, "HP:0001250"]) == 0
