@@ -37,9 +37,9 @@ def notes(count: int, seed: int = 0, typed: bool = True) -> list[dict[str, Any]]
     records = []
     for number in range(count):
         name = rng.choice(NAMES)
-        text = f"He has {name} today. No more."
+        text = f"Seen again. He has {name} today. No more."  # not in the first sentence
         kind = ("My_Sign" if name == "ataxia" else "Illness") if typed else None
-        mention = {"start": 7, "end": 7 + len(name), "type": kind, "entity": None, "score": None}
+        mention = {"start": 19, "end": 19 + len(name), "type": kind, "entity": None, "score": None}
         records.append({"id": f"n{number}", "text": text, "mentions": [mention]})
     return records
 
@@ -96,7 +96,7 @@ def test_pairs_and_chinese(tmp_path: Path) -> None:
 def test_nested_entities(tmp_path: Path) -> None:
     records = notes(10)
     for record in records:
-        record["mentions"].append(record["mentions"][0] | {"start": 3, "type": "Phrase"})
+        record["mentions"].append(record["mentions"][0] | {"start": 15, "type": "Phrase"})
     write_records(records, tmp_path / "d.jsonl", "jsonl")
     assert save(tmp_path / "d.jsonl").kind == "nested"
 
@@ -127,7 +127,10 @@ def test_data_that_are_refused(tmp_path: Path) -> None:
 def test_from_files_to_a_chain(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_records(notes(30), tmp_path / "d", "brat")
     encoder = bert.write(
-        tmp_path / "bert", [*"he has today no more".split(), *NAMES], layers=1, length=256
+        tmp_path / "bert",
+        [*"seen again he has today no more".split(), *NAMES],
+        layers=1,
+        length=256,
     )
     words = ["finetune", "--data", str(tmp_path / "d"), "--name", "mine", "--model", str(encoder)]
     assert main(words) == 0
