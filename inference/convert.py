@@ -17,7 +17,7 @@ from core.outputs import Output
 from inference.options import InputFormat
 from inference.stream import formatted
 from kg.documents.annotations import conll_lines, docbin_bytes, pubannotation, write_brat
-from kg.documents.formats import BESIDE, documents, files_in
+from kg.documents.formats import annotated_documents, files_in
 from kg.documents.mentions import Document, Layout
 
 Target = Literal[
@@ -120,7 +120,7 @@ class Convert:
 
     Examples:
       kepl convert links.jsonl for-brat
-      kepl convert annotated/ gold.jsonl --format brat
+      kepl convert annotated/ gold.jsonl
       kepl convert corpus.bioc.xml mentions.csv
     """
 
@@ -140,12 +140,10 @@ class Convert:
             raise InputError(f"{self.output}: exists already; give another output, or --fresh")
         Output(self.output, [self.input])
         left_out = Counter[str]()
-        roots = (str(self.input.resolve()),) if self.input.is_dir() else ()
-        layout = Layout(self.document, self.id_field, self.text_field, roots)
         files = [path.resolve() for path in files_in([self.input], left_out)]
-        if self.format == "brat":  # read with their texts
-            left_out.pop(BESIDE, None)
-        found = documents(files, self.format, "skip", self.encoding, left_out, True, layout)
+        roots = [self.input] if self.input.is_dir() else []
+        layout = Layout(self.document, self.id_field, self.text_field)
+        found = annotated_documents(files, self.format, left_out, roots, layout, self.encoding)
         count = write_records(map(record_of, found), self.output, to)
         print(f"{self.output}: {count:,} documents, {to}")
         if FORMATS[to].loses != "nothing":

@@ -10,14 +10,12 @@ checkout must be on the path (`pip install -e .`, or PYTHONPATH).
 
 from __future__ import annotations
 
+import tempfile
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from core.files import InputError, read_object, write_json
-
-if TYPE_CHECKING:
-    import pandas as pd
+from core.files import InputError, read_object, write_json, written_folder
 
 REFERENCE = "kepl.json"  #: in the model's data: what is served, and where it is
 MODEL = "model"  #: the folder of a run's artifacts
@@ -72,7 +70,7 @@ def _load_pyfunc(data: str) -> Served:
     return Served(tagger.predict)
 
 
-def write_model(folder: Path, data: Path, requirements: list[str]) -> None:
+def write_model(folder: Path, data: Path) -> None:
     """Write the folder of an MLflow model around `data`, a reference or a folder with one."""
     import mlflow.pyfunc
     from mlflow.models import ModelSignature
@@ -86,22 +84,13 @@ def write_model(folder: Path, data: Path, requirements: list[str]) -> None:
             loader_module="inference.mlflow_model",
             data_path=str(data),
             signature=ModelSignature(inputs=text),
-            pip_requirements=requirements,
+            pip_requirements=[],  # the checkout's own environment
         )
 
 
 def write_reference(folder: Path, export: Path, identity: str) -> None:
     """Write the folder of an MLflow model that names a tagger's export."""
-    import tempfile
-
-    with tempfile.TemporaryDirectory() as place:
+    with tempfile.TemporaryDirectory() as place, written_folder(folder) as partial:
         file = Path(place) / REFERENCE
         write_json(file, {"folder": str(export.resolve()), "identity": identity})
-        write_model(folder, file, [])
-
-
-def example_input() -> pd.DataFrame:
-    """A table as the model reads it."""
-    import pandas as pd
-
-    return pd.DataFrame({"text": ["Marfan syndrome with a dislocated lens"]})
+        write_model(partial, file)

@@ -204,7 +204,7 @@ class TextFiles:
         .documents` is given it. Raises InputError for a file that may hold one document or
         several."""
         roots = tuple(str(Path(given).resolve()) for given in inputs if Path(given).is_dir())
-        document = self.document or default_document(inputs, self.format, self.empty)
+        document = self.document or default_document(inputs, self.format, self.empty, self.encoding)
         layout = Layout(document, self.id_field, self.text_field, roots)
         own = {"format": self.format, "encoding": self.encoding, "empty": self.empty}
         return own | {"layout": layout}

@@ -281,7 +281,7 @@ def register_model(model: str, name: str, graph: Path | None, negation: bool) ->
         data = Path(place) / "data"
         shutil.copytree(source, data / "content")
         write_json(data / REFERENCE, facts | {"folder": "content"})
-        write_model(Path(place) / "model", data, [])
+        write_model(Path(place) / "model", data)
         use_experiment("registered")
         with mlflow.start_run(run_name=name) as run:
             mlflow.set_tags({"model": model, "checksum": sha256(source)})

@@ -327,7 +327,7 @@ def process_files(
     if not inputs:
         raise InputError("inputs: expected at least one file or folder, got none")
     wanted, workers = format_of(output, reading.to), (work or Work()).settings(job.device)
-    layout = reading.settings(inputs)["layout"]
+    layout = job.settings.get("layout", BY_LINE)
     target = Output(output, inputs)
     if target.stream and workers["workers"] == 1 and _flows(inputs, reading.format, layout):
         counts, unused = _process_stream(job, inputs[0], target, wanted)

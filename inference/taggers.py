@@ -500,7 +500,12 @@ def load_tagger(
     module.build(data)
     weights = load_file(folder / "model.safetensors")
     names = file_names(module)
-    module.load_state_dict({key: weights.pop(name) for key, name in names.items()})
+    if lacking := [name for name in names.values() if name not in weights]:
+        raise InputError(
+            f"{folder / 'model.safetensors'}: no weight {lacking[0]}; an export of an earlier"
+            " version has other names. Fine-tune again."
+        )
+    module.load_state_dict({key: weights[name] for key, name in names.items()})
     return KINDS[data.kind](
         module, data, found, checked_device(device), uses_bf16(precision, device), batch_size
     )

@@ -21,8 +21,8 @@ from core.tracking import runs_folder
 from datamodules.linking import Linking, Mention, Spans, load_linking, save_linking
 from datamodules.linking.readers import graph_dictionary
 from datamodules.tasks.linking import Task
-from kg.documents.formats import BESIDE, documents, files_in
-from kg.documents.mentions import Document, Layout
+from kg.documents.formats import annotated_documents, files_in, with_annotations
+from kg.documents.mentions import Document
 from kg.graph import fingerprint
 from kg.ids import bare, split_ids
 
@@ -38,8 +38,8 @@ class Gold:
     Args:
         gold: Files or folders with annotated texts: brat, PubTator, BioC, JSON lines, DocBin,
             PubAnnotation.
-        gold_format: Format of them. Default: by the files' names; a folder with .ann files is
-            brat's.
+        gold_format: Format of them. Default: by the files' names; texts with .ann files beside them
+            are brat's.
         gold_types: Only mentions of these types are gold. Default: all.
     """
 
@@ -64,14 +64,9 @@ def read_gold(gold: Gold, left_out: Counter[str]) -> list[Document]:
     """The documents with their mentions. Raises InputError for a path that does not exist, a broken
     file, and files without an annotation."""
     paths = list(gold.gold)
-    notes = any(next(path.rglob("*.ann"), None) for path in paths if path.is_dir())
-    form = gold.gold_format or ("brat" if notes else None)
     files = [path.resolve() for path in files_in(paths, left_out)]
-    if form == "brat":  # a text and its annotations are one
-        left_out.pop(BESIDE, None)
-        files = list(dict.fromkeys(path.with_suffix(".txt") for path in files))
-    layout = Layout("file", roots=tuple(str(p.resolve()) for p in paths if p.is_dir()))
-    found = list(documents(files, form, "skip", "utf-8", left_out, True, layout))
+    roots = [path for path in paths if path.is_dir()]
+    found = list(annotated_documents(files, gold.gold_format, left_out, roots))
     kinds = {kind.casefold() for kind in gold.gold_types}
     if kinds:
         found = [_keep_types(document, kinds) for document in found]
@@ -106,7 +101,7 @@ def gold_linking(gold: Gold, graph: Path | None) -> Linking:
     made_of: dict[str, Any] = {
         "name": gold.name,
         "readers": READERS,
-        "inputs": {str(path): sha256(path) for path in _with_annotations(files)},
+        "inputs": {str(path): sha256(path) for path in with_annotations(files)},
         "read_as": gold.gold_format,
         "types": sorted(gold.gold_types),
         "graph": fingerprint(graph),
@@ -143,9 +138,3 @@ def gold_linking(gold: Gold, graph: Path | None) -> Linking:
     for what, count in (+left_out).items():
         LOG.info(f"left out: {count:,} {what}")
     return load_linking(folder)
-
-
-def _with_annotations(files: Sequence[Path]) -> list[Path]:
-    """The files, and what brat keeps beside each."""
-    beside = [path.with_suffix(".ann") for path in files if path.suffix == ".txt"]
-    return [*files, *(path for path in beside if path.is_file())]

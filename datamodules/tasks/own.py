@@ -25,8 +25,8 @@ from datamodules.tasks import TASK, Pair, Tagged, overlapping, save_task
 from datamodules.tasks.definition import SUITE_OWN as SUITE
 from datamodules.tasks.definition import Definition, own_folder
 from datamodules.tasks.selection import document_hash
-from kg.documents.formats import documents, files_in
-from kg.documents.mentions import Document, Layout
+from kg.documents.formats import annotated_documents, files_in, with_annotations
+from kg.documents.mentions import Document
 
 LOG = logging.getLogger(__name__)
 READERS = 1  #: raise when the same files become other examples
@@ -100,7 +100,7 @@ def save_own_task(name: str, data: Path, reserved: Sequence[str]) -> Path:
     language = language_of(examples)
     kind = kind_of(examples)
     if kind != "pair":
-        splits = {s: [t for e in own for t in cut(e, language)] for s, own in splits.items()}
+        splits = {split: cut_all(examples, language) for split, examples in splits.items()}
         if not any(example.entities for example in splits.get("train", ())):
             raise InputError(
                 f"{data}: no annotated entity in the training part. Expected brat, CoNLL, DocBin,"
@@ -151,23 +151,13 @@ def split_files(data: Path) -> dict[str, list[Path]]:
     return found
 
 
-def with_annotations(files: Sequence[Path]) -> list[Path]:
-    """The files, and what brat keeps beside each."""
-    beside = [path.with_suffix(".ann") for path in files if path.suffix == ".txt"]
-    return [*files, *(path for path in beside if path.is_file())]
-
-
 def read_examples(files: Sequence[Path], data: Path, left_out: Counter[str]) -> list[Any]:
     """Examples of some files: pairs where JSON lines have a `first` text, else tagged texts."""
     pairs = [path for path in files if path.suffix in (".jsonl", ".ndjson") and _has_pairs(path)]
     if pairs:
         return [pair for path in pairs for pair in read_pairs(path)]
-    texts = [path for path in files if path.suffix == ".txt"]
-    brat = bool(texts) and any(path.with_suffix(".ann").is_file() for path in texts)
-    layout = Layout("file", roots=(str(data.resolve()),) if data.is_dir() else ())
-    chosen = texts if brat else files
-    found = documents(chosen, "brat" if brat else None, "skip", "utf-8", left_out, True, layout)
-    return [tag(document) for document in found]
+    roots = [data] if data.is_dir() else []
+    return [tag(document) for document in annotated_documents(files, None, left_out, roots)]
 
 
 def _has_pairs(path: Path) -> bool:
@@ -208,6 +198,11 @@ def cut(example: Tagged, language: str) -> list[Tagged]:
         ]
         found.append(Tagged(f"{example.id}/{number}", example.document, text, inside))
     return found
+
+
+def cut_all(examples: Sequence[Tagged], language: str) -> list[Tagged]:
+    """The sentences of some documents."""
+    return [sentence for example in examples for sentence in cut(example, language)]
 
 
 def divide_documents(examples: Sequence[Any]) -> dict[str, list[Any]]:

@@ -20,14 +20,23 @@ taggers make them ({id, text, mentions [{start, end, type, entity, name, …}]})
 from __future__ import annotations
 
 import csv
-import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from core.files import InputError, Span, json_lines, lines, opened, read_text, unpacked_name
+from core.files import (
+    InputError,
+    Span,
+    json_records,
+    lines,
+    opened,
+    read_text,
+    unpacked_name,
+    whole_number,
+)
+from kg.documents.bioc import NO_ENTITY
 from kg.documents.mentions import (
     BY_LINE,
     Document,
@@ -52,7 +61,7 @@ def make_document(
     """A document with its mentions, those without an entity apart and counted."""
     given = sorted(found, key=lambda m: (m.start, m.end))
     unlinked = tuple(m for m in given if not m.entity)
-    left_out["annotations without an entity"] += len(unlinked)
+    left_out[NO_ENTITY] += len(unlinked)
     return Document(name, text, tuple(m for m in given if m.entity), where, unlinked)
 
 
@@ -102,14 +111,14 @@ def brat_documents(
 
 def _brat_mention(where: str, columns: list[str], text: str) -> Mention:
     """A T line: its id, "Type start end[;start end]", the text. Raises InputError for another."""
-    shape = re.fullmatch(r"(\S+) ([\d ;]+)", columns[1]) if len(columns) >= 2 else None
+    shape = re.fullmatch(r"(\S+) ([0-9 ;]+)", columns[1]) if len(columns) >= 2 else None
     places = [part.split() for part in shape[2].split(";")] if shape else []
     if shape is None or any(len(part) != 2 for part in places):
         raise InputError(
             f"{where}: expected an id, 'Type start end' and the text, with tabs between them, got"
             f" {columns!s:.60}"
         )
-    numbers = [(int(start), int(end)) for start, end in places]
+    numbers = [tuple(whole_number(where, "place", digits) for digits in part) for part in places]
     start, end = numbers[0][0], numbers[-1][1]
     # brat writes a line end inside a mention as a blank
     surface = columns[2] if len(columns) > 2 and len(numbers) == 1 else None
@@ -298,35 +307,42 @@ def pubannotation_documents(
 ) -> Iterator[Document]:
     """PubAnnotation's JSON: one document, a list of them, or one a line."""
     left_out = Counter() if left_out is None else left_out
-    content = read_text(Path(path), encoding)
-    try:
-        whole = json.loads(content)
-        records = whole if isinstance(whole, list) else [whole]
-    except ValueError:
-        records = [record for _, record in json_lines(path, encoding)]
+    records = [record for _, record in json_records(Path(path), encoding)]
     stem = layout.name_file(Path(path))
     for number, record in enumerate(records, start=1):
         where = f"{path}: document {number}"
-        if not isinstance(record, dict) or not isinstance(record.get("text"), str):
+        if not isinstance(record.get("text"), str):
             raise InputError(f"{where}: expected an object with a text and denotations")
         text = record["text"]
         ids = {
             str(a.get("subj")): str(a.get("obj"))
-            for a in record.get("attributes") or ()
-            if isinstance(a, dict) and str(a.get("pred")).lower().startswith(("norm", "concept"))
+            for a in _list_objects(record, "attributes", where)
+            if str(a.get("pred")).lower().startswith(("norm", "concept"))
         }
         found = []
-        for note in record.get("denotations") or ():
+        for note in _list_objects(record, "denotations", where):
             with counted_unless_used(left_out, used):
-                place = note.get("span") or {} if isinstance(note, dict) else {}
+                place = note.get("span")
+                if not isinstance(place, dict):
+                    raise InputError(
+                        f"{where}: expected a span with begin and end, got {place!r:.60}"
+                    )
                 start, end = place.get("begin"), place.get("end")
-                kind = str(note.get("obj", "")) if isinstance(note, dict) else ""
+                kind = str(note.get("obj") or "")
                 checked = checked_mention(where, text, start, end, "any")
                 entity = ids.get(str(note.get("id")), kind if ":" in kind else "")
                 found.append(checked._replace(entity=entity, type=kind))
         source = record.get("sourceid") or record.get("id")
         name = str(source or (stem if len(records) == 1 else f"{stem}:{number}"))
         yield make_document(name, text, found, where, left_out)
+
+
+def _list_objects(record: dict[str, Any], key: str, where: str) -> list[dict[str, Any]]:
+    """The objects under a key, none where it is missing. Raises InputError for anything else."""
+    listed = record.get(key) or []
+    if not isinstance(listed, list) or not all(isinstance(one, dict) for one in listed):
+        raise InputError(f"{where}: expected a list of objects under {key}, got {listed!r:.60}")
+    return listed
 
 
 def pubannotation(record: dict[str, Any]) -> dict[str, Any]:
@@ -383,6 +399,9 @@ def table_rows(path: Source, encoding: str) -> Iterator[tuple[str, dict[str, Any
         for row in reader:
             if not columns:
                 columns = [cell.strip() for cell in row]
+                twice = [name for name, times in Counter(columns).items() if name and times > 1]
+                if twice:
+                    raise InputError(f"{place}:{begun}: the column {twice[0]!r} occurs twice")
             elif row:
                 if len(row) != len(columns):
                     raise InputError(

@@ -498,7 +498,7 @@ def _is_array(path: Path) -> bool:
 
 
 def default_document(
-    inputs: Sequence[str | Path], format: str | None, empty: str
+    inputs: Sequence[str | Path], format: str | None, empty: str, encoding: str = "utf-8"
 ) -> Literal["file", "paragraph", "line"]:
     """What a document of plain text is where it is not said: a file of a folder, a line of a single
     file.
@@ -510,7 +510,7 @@ def default_document(
     for given in map(Path, inputs):
         if not given.is_file() or (format or _ENDINGS.get(_ending(given))) != "text":
             continue
-        blank = next((number for number, line in lines(given) if not line.strip()), None)
+        blank = next((number for number, line in lines(given, encoding) if not line.strip()), None)
         if blank is not None and empty != "skip":
             raise InputError(
                 f"{given}:{blank}: a blank line. Say what a document is: --document file (all of"
@@ -811,3 +811,33 @@ def documents(
                     " or leave such files out with --empty skip."
                 )
             left_out[NO_DOCUMENT] += 1
+
+
+def annotated_documents(
+    files: Sequence[Path],
+    format: str | None,
+    left_out: Counter[str],
+    roots: Sequence[Path] = (),
+    layout: Layout | None = None,
+    encoding: str = "utf-8",
+) -> Iterator[Document]:
+    """The documents of `files` with their mentions, which are used. Texts with a .ann file beside
+    them are brat's where no format is given; a document of other plain text is a file.
+
+    roots: the folders that were given, in which ids are paths. Raises InputError as
+    :func:`documents`.
+    """
+    beside = [path for path in files if path.with_suffix(".ann").is_file()]
+    form = format or ("brat" if any(path.suffix == ".txt" for path in beside) else None)
+    chosen = list(files)
+    if form == "brat":  # a text and its annotations are one
+        left_out.pop(BESIDE, None)
+        chosen = list(dict.fromkeys(path.with_suffix(".txt") for path in files))
+    own = (layout or Layout("file"))._replace(roots=tuple(str(root.resolve()) for root in roots))
+    return documents(chosen, form, "skip", encoding, left_out, True, own)
+
+
+def with_annotations(files: Sequence[Path]) -> list[Path]:
+    """The files, and what brat keeps beside each text: all that decides what they say."""
+    beside = [path.with_suffix(".ann") for path in files if path.suffix == ".txt"]
+    return list(dict.fromkeys([*files, *(path for path in beside if path.is_file())]))

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from huggingface_hub import constants
@@ -22,7 +23,7 @@ from app.cli import main
 from core.files import InputError, read_object
 from core.tracking import ROOT
 from inference import share
-from inference.mlflow_model import _load_pyfunc, example_input, write_reference
+from inference.mlflow_model import _load_pyfunc, write_reference
 from inference.taggers import Tagger, load_tagger
 from models.encoders import TextEncoder
 from tests.fakes import bert, graphs
@@ -101,7 +102,7 @@ def test_the_model_of_a_run(trained: Callable[[str], Trained], tmp_path: Path) -
     import mlflow.pyfunc
 
     made = mlflow.pyfunc.load_model(str(tmp_path / "model"))
-    found = made.predict(example_input().assign(text=TEXTS[0]))
+    found = made.predict(pd.DataFrame({"text": TEXTS[:1]}))
     assert found == [[s._asdict() for s in tagger.predict(TEXTS[0])[0]]]
     assert not list((tmp_path / "model").rglob("*.pkl"))
     data = next((tmp_path / "model" / "data").iterdir())
@@ -125,7 +126,7 @@ def test_a_registered_chain(
 
     mlflow.set_tracking_uri(tracking)
     made = mlflow.pyfunc.load_model("models:/linker/1")
-    ((mention,),) = made.predict(example_input().assign(text="He has gout."))
+    ((mention,),) = made.predict(pd.DataFrame({"text": ["He has gout."]}))
     assert (mention["entity"], mention["start"]) == ("G:1", 7)
 
 
