@@ -1,4 +1,4 @@
-"""Readers of the formats that several task suites use: BIO tables, PubTator, BRAT standoff, JSON
+"""Readers of the formats that several task suites use: BIO tables, PubTator, JSON
 records, TSV.
 
 A reader accepts the path of one split and returns its examples (:mod:`datamodules.tasks`). Every
@@ -16,7 +16,7 @@ from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import Any
 
-from core.files import InputError, lines, read_text, whole_number
+from core.files import InputError, lines
 from datamodules.tasks import Pair, Tagged, overlapping
 from kg.documents.formats import pubtator_annotations
 
@@ -25,8 +25,6 @@ COLUMNS = (
     "lines with more columns than a unit and its tag, of which the first and the last are taken"
 )
 OVERLAP = "entities that overlap one before them"
-OTHER_LINES = "relations, events, attributes and notes of BRAT, left out"
-DISCONTINUOUS = "discontinuous entities, taken from their first to their last character"
 
 
 class NoLabels(InputError):
@@ -176,66 +174,6 @@ def pubtator(
     ]
     _count_overlaps(texts, found)
     return some(texts, path)
-
-
-def brat(
-    folder: Path,
-    *,
-    found: Counter[str] | None = None,
-    merged: str | None = None,
-    encoding: str = "utf-8",
-) -> list[Tagged]:
-    """A folder of BRAT standoff: each `name.ann` annotates `name.txt`; a document is named by its
-    path in the folder.
-
-    Lines `T<n>`, tab, `type start end`, tab, covered text are read; `start end;start end` (a
-    discontinuous entity) is taken as a whole and counted, as are relations, events, attributes and
-    notes, which are left out. Offsets count characters of the text file, line ends included.
-    """
-    found, texts = _counter(found), []
-    annotated = sorted(folder.rglob("*.ann"))
-    if not annotated or (
-        lonely := {p.with_suffix("") for p in folder.rglob("*.txt")}
-        ^ {p.with_suffix("") for p in annotated}
-    ):
-        what = f"{min(lonely)} has only one of .txt and .ann" if annotated else "no .ann file"
-        raise InputError(f"{folder}: {what}. BRAT wants name.txt and name.ann for every text.")
-    for path in annotated:
-        text = read_text(path.with_suffix(".txt"), encoding)
-        entities = set()
-        for number, line in lines(path, encoding):
-            if not line.startswith("T"):
-                if line and line[0] not in "REAMN#*":
-                    raise InputError(
-                        f"{path}:{number}: expected a BRAT line (T, R, E, A, M, N, # or *), got"
-                        f" {line!r:.60}"
-                    )
-                found[OTHER_LINES] += bool(line)
-                continue
-            match = re.fullmatch(r"T\S+\t(\S+) ([0-9]+ [0-9]+(?:;[0-9]+ [0-9]+)*)\t(.*)", line)
-            if match is None:
-                raise InputError(
-                    f"{path}:{number}: expected T<n>, tab, type start end, tab, text; got"
-                    f" {line!r:.60}"
-                )
-            at = f"{path}:{number}"
-            parts = [
-                tuple(whole_number(at, "offset", one) for one in part.split())
-                for part in match[2].split(";")
-            ]
-            start, end = parts[0][0], parts[-1][1]
-            covered = " ".join(text[s:e] for s, e in parts)
-            if not 0 <= start < end <= len(text) or covered.split() != match[3].split():
-                raise InputError(
-                    f"{path}:{number}: [{match[2]}] covers {covered!r:.60} in {path.stem}.txt, the"
-                    f" line says {match[3]!r:.60}. Offsets count characters of the text file."
-                )
-            found[DISCONTINUOUS] += len(parts) > 1
-            entities.add((start, end, merged or match[1]))
-        name = path.relative_to(folder).with_suffix("").as_posix()
-        texts.append(Tagged(name, name, text, sorted(entities)))
-    _count_overlaps(texts, found)
-    return texts
 
 
 # JSON

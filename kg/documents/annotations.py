@@ -48,7 +48,9 @@ from kg.documents.mentions import (
 
 Source = Path | Span
 OWN_IDS = "KEPL:"  #: before ids without a vocabulary's name, which brat wants
-NOT_READ = "lines of brat that are no entity, normalisation or attribute"
+NOT_READ = "relations and events of brat"
+DISCONTINUOUS = "discontinuous mentions, taken from their first to their last character"
+PLACES = r"(\S+) ([0-9]+ [0-9]+(?:;[0-9]+ [0-9]+)*)"  #: of a mention of brat, after its type
 #: columns that a table's ids and texts may have, where none is named
 ID_COLUMNS, TEXT_COLUMNS = ("id", "_id", "pmid", "note_id", "doc_id"), ("text", "note", "note_text")
 #: an entity's tag in front of its type, of BIOES and BILOU as in BIO
@@ -94,7 +96,7 @@ def brat_documents(
         kind, columns = line[0], line.split("\t")
         with counted_unless_used(left_out, used):
             if kind == "T":
-                found[columns[0]] = _brat_mention(where, columns, text)
+                found[columns[0]] = _brat_mention(where, columns, text, left_out)
             elif kind == "N":
                 words = columns[1].split() if len(columns) > 1 else []
                 if len(words) != 3:
@@ -103,26 +105,39 @@ def brat_documents(
                         f" {line!r:.60}"
                     )
                 entities.setdefault(words[1], words[2].removeprefix(OWN_IDS))
-            elif kind not in "A#":
-                left_out[NOT_READ] += 1
+            elif kind in "REAM#*":
+                left_out[NOT_READ] += kind not in "A#"
+            else:
+                raise InputError(
+                    f"{where}: expected a line of brat (T, N, R, E, A, M, # or *), got {line!r:.60}"
+                )
     mentions = [m._replace(entity=entities.get(key, "")) for key, m in found.items()]
     yield make_document(layout.name_file(text_file), text, mentions, f"{text_file}:1", left_out)
 
 
-def _brat_mention(where: str, columns: list[str], text: str) -> Mention:
-    """A T line: its id, "Type start end[;start end]", the text. Raises InputError for another."""
-    shape = re.fullmatch(r"(\S+) ([0-9 ;]+)", columns[1]) if len(columns) >= 2 else None
-    places = [part.split() for part in shape[2].split(";")] if shape else []
-    if shape is None or any(len(part) != 2 for part in places):
+def _brat_mention(where: str, columns: list[str], text: str, left_out: Counter[str]) -> Mention:
+    """A T line: its id, "Type start end[;start end]", the text. Raises InputError for another, and
+    for a text that is not in these places."""
+    shape = re.fullmatch(PLACES, columns[1]) if len(columns) == 3 else None
+    if shape is None:
         raise InputError(
             f"{where}: expected an id, 'Type start end' and the text, with tabs between them, got"
             f" {columns!s:.60}"
         )
-    numbers = [tuple(whole_number(where, "place", digits) for digits in part) for part in places]
+    numbers = [
+        [whole_number(where, "place", digits) for digits in part.split()]
+        for part in shape[2].split(";")
+    ]
     start, end = numbers[0][0], numbers[-1][1]
+    checked = checked_mention(where, text, start, end, "any")
     # brat writes a line end inside a mention as a blank
-    surface = columns[2] if len(columns) > 2 and len(numbers) == 1 else None
-    checked = checked_mention(where, text, start, end, "any", surface)
+    covered = " ".join(text[first:last] for first, last in numbers)
+    if covered.split() != columns[2].split():
+        raise InputError(
+            f"{where}: [{shape[2]}] covers {covered!r:.60} in the text, the line says"
+            f" {columns[2]!r:.60}. Offsets count characters of the text file."
+        )
+    left_out[DISCONTINUOUS] += len(numbers) > 1
     return checked._replace(entity="", type=shape[1])
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from core.files import InputError, json_records
 from datamodules import chineseblue, formats
-from datamodules.formats import COLUMNS, NoLabels, bio, brat, marked, pairs, pubtator
+from datamodules.formats import COLUMNS, NoLabels, bio, marked, pairs, pubtator
 from datamodules.tasks import Tagged
 from kg.documents.formats import RELATIONS
 from tests.fakes import chineseblue as fakes
@@ -134,7 +134,7 @@ def test_the_encoding_is_what_is_asked_for(tmp_path):
     assert bio(bom, tokens=False)[0].text == "病"
 
 
-# PubTator and BRAT
+# PubTator
 
 
 def test_pubtator_keeps_types_and_mentions_without_an_entity(tmp_path):
@@ -149,50 +149,6 @@ def test_pubtator_keeps_types_and_mentions_without_an_entity(tmp_path):
     path = text_file(tmp_path / "y.txt", "1|t|A cat\n1|a|B\n1\t2\t5\tdog\tX\tC\n")
     with pytest.raises(InputError, match=r"y\.txt:3: .*covers 'cat', the file says 'dog'"):
         pubtator(path)
-
-
-def standoff(folder: Path, text: str, notes: str, encoding: str = "utf-8") -> Path:
-    folder.mkdir(exist_ok=True)
-    text_file(folder / "a.txt", text, encoding)
-    text_file(folder / "a.ann", notes, encoding)
-    return folder
-
-
-def test_brat_accepts_discontinuous_and_overlapping_spans_and_counts_them(tmp_path):
-    found: Counter[str] = Counter()
-    notes = (
-        "T1\tDrug 0 3;8 11\tmu- opi\nT2\tDrug 4 7\tor \nR1\tX Arg1:T1 Arg2:T2\nT3\tSign 12"
-        " 15\tsix\n#1\tNote T1\tx\n"
-    )
-    (read,) = brat(standoff(tmp_path / "b", "mu- or  opi six\n", notes), found=found)
-    assert read.id == "a" and read.entities == [(0, 11, "Drug"), (4, 7, "Drug"), (12, 15, "Sign")]
-    assert found == {formats.DISCONTINUOUS: 1, formats.OVERLAP: 1, formats.OTHER_LINES: 2}
-
-
-@pytest.mark.parametrize(
-    ("notes", "message"),
-    [
-        ("T1\tDrug 0 2\tfo x\n", r"a\.ann:1: \[0 2\] covers 'fo'"),
-        ("T1\tDrug 0 99\tfoo\n", r"a\.ann:1: \[0 99\] covers"),
-        ("T1 Drug 0 3 foo\n", r"a\.ann:1: expected T<n>, tab, type start end"),
-        ("xyz\n", r"a\.ann:1: expected a BRAT line"),
-    ],
-)
-def test_a_broken_brat_line_is_named(tmp_path, notes, message):
-    with pytest.raises(InputError, match=message):
-        brat(standoff(tmp_path / "b", "foo bar", notes))
-
-
-def test_brat_wants_both_files_and_the_right_encoding(tmp_path):
-    folder = standoff(tmp_path / "b", "caf\xe9\nx", "T1\tD 0 4\tcaf\xe9\n", "latin-1")
-    assert surfaces(brat(folder, encoding="latin-1")[0]) == [("caf\xe9", "D")]
-    with pytest.raises(InputError, match=r"a\.txt:1: not utf-8 text"):
-        brat(folder)
-    (folder / "b.txt").touch()
-    with pytest.raises(InputError, match=r"b has only one of \.txt and \.ann"):
-        brat(folder, encoding="latin-1")
-    with pytest.raises(InputError, match="no .ann file"):
-        brat(tmp_path / "nothing")
 
 
 # JSON

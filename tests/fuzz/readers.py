@@ -291,6 +291,26 @@ def _bio(tokens: bool) -> Callable[[Path], int | None]:
     return run
 
 
+def _annotated(folder: Path, form: str) -> None:
+    """A file, or brat's two, of annotated texts."""
+    from inference.convert import FORMATS, write_records
+
+    mention = {"start": 4, "end": 8, "type": "Disease", "entity": "HP:1", "score": 1.0}
+    record = {"id": "a", "text": "Has gout.\nNo more.", "mentions": [mention]}
+    if form == "brat":
+        write_records([record], folder / "d", form)
+        for file in (folder / "d").iterdir():
+            file.rename(folder / file.name)
+        (folder / "d").rmdir()
+        return
+    write_records([record], folder / f"a{FORMATS[form].ending}", form)
+
+
+def _annotations(path: Path, form: str | None = None) -> None:
+    """Reads a file with its mentions, as scoring and training do."""
+    list(docs.annotated_documents([path], form, Counter()))
+
+
 READERS: dict[str, Reader] = {
     "jsonl": Reader(written("a.jsonl", fake_documents.jsonl), document_rows("a.jsonl"), text_lines),
     "jsonl.gz": Reader(written("a.jsonl.gz", fake_documents.jsonl), document_rows("a.jsonl.gz")),
@@ -298,6 +318,27 @@ READERS: dict[str, Reader] = {
         written("a.json", fake_documents.pubmedds), document_rows("a.json"), text_lines
     ),
     "text": Reader(written("a.txt", fake_documents.plain), document_rows("a.txt"), text_lines),
+    "brat": Reader(
+        everything(lambda folder: _annotated(folder, "brat")), no_rows(_annotations, "a.txt")
+    ),
+    "conll": Reader(
+        everything(lambda folder: _annotated(folder, "conll")), no_rows(_annotations, "a.conll")
+    ),
+    "docbin": Reader(
+        everything(lambda folder: _annotated(folder, "docbin")), no_rows(_annotations, "a.spacy")
+    ),
+    "pubannotation": Reader(
+        everything(lambda folder: _annotated(folder, "pubannotation")),
+        no_rows(lambda path: _annotations(path, "pubannotation"), "a.json"),
+    ),
+    "table": Reader(
+        put("a.csv", 'id,text\n1,"Gout, he said"\n2,"two\nlines"\n'),
+        no_rows(_annotations, "a.csv"),
+    ),
+    "json array": Reader(
+        put("b.json", '[{"id": 1, "text": "gout"}, {"id": 2, "text": "a"}]'),
+        no_rows(_annotations, "b.json"),
+    ),
     "pubtator": Reader(
         written("a.pubtator", fake_documents.pubtator),
         document_rows("a.pubtator", "lines"),
@@ -445,13 +486,6 @@ READERS: dict[str, Reader] = {
     "bio of characters": Reader(written("a.txt", fake_chinese.bio), _bio(False), _bio_rows),
     "tagged pubtator": Reader(
         written("a.txt", fake_documents.pubtator), no_rows(formats.pubtator, "a.txt")
-    ),
-    "brat": Reader(
-        lambda f: [
-            *put("a.txt", "a cat sat")(f),
-            *put("a.ann", "T1\tX 2 5\tcat\nT2\tX 0 1;6 9\ta sat\nR1\tr Arg1:T1\n#1\tn\n")(f),
-        ],
-        no_rows(formats.brat),
     ),
     "pairs": Reader(
         written("a.txt", fake_chinese.pairs),

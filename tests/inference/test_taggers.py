@@ -464,3 +464,15 @@ def test_an_encoder_whose_mentions_are_linked(
     assert (
         read_json(tmp_path / "moved" / "export" / "manifest.json")["linker"]["folder"] == "encoder"
     )
+
+
+def test_an_export_of_an_earlier_version_is_refused(
+    trained: Callable[[str], Trained], tmp_path: Path
+) -> None:
+    copy = shutil.copytree(trained("ner").folder / "export", tmp_path / "copy")
+    weights = load_file(copy / "model.safetensors")
+    earlier = {f"encoder.{k}" if k.startswith("bert.") else k: v for k, v in weights.items()}
+    save_file(earlier, copy / "model.safetensors")
+    write_json(copy / "manifest.json", read_json(copy / "manifest.json") | {"checksums": {}})
+    with pytest.raises(InputError, match=r"no weight bert\..*Fine-tune again|not the weights of"):
+        load_tagger(copy)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from app.cli import main
 from core.files import InputError
 from inference.convert import FORMATS, format_by_name, record_of, write_records
+from kg.documents.annotations import DISCONTINUOUS, NOT_READ
 from kg.documents.formats import documents
 from kg.documents.mentions import Layout, Mention
 
@@ -79,10 +81,18 @@ def test_brat_by_hand(tmp_path: Path) -> None:
         "#1\tAnnotatorNotes T1\tsure\n"
         "R1\tcauses Arg1:T1 Arg2:T2\n"
     )
-    (document,) = documents([tmp_path / "n.txt"], "brat")
+    left_out = Counter[str]()
+    (document,) = documents([tmp_path / "n.txt"], "brat", left_out=left_out)
+    assert left_out[DISCONTINUOUS] == left_out[NOT_READ] == 1
     assert document.mentions == (Mention(10, 23, "HP:0001635", 1.0, "Disease"),)
     assert document.unlinked == (Mention(0, 23, "", 1.0, "Disease"),)
-    for bad in ("T1\tDisease 10\tx\n", "T1\tDisease 10 99\tx\n", "T1\tDisease 0 5\tother\n"):
+    for bad in (
+        "xyz\n",
+        "T1 Disease 0 5 Renal\n",
+        "T1\tDisease 10\tx\n",
+        "T1\tDisease 10 99\tx\n",
+        "T1\tDisease 0 5\tother\n",
+    ):
         (tmp_path / "n.ann").write_text(bad)
         with pytest.raises(InputError, match=r"n\.ann:1"):
             list(documents([tmp_path / "n.txt"], "brat"))
@@ -190,7 +200,7 @@ def test_convert(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert (tmp_path / "brat" / "a" / "1.ann").read_text().startswith("T1\tDisease 7 20")
     assert main(["convert", str(tmp_path / "x.jsonl"), str(tmp_path / "brat")]) == 2
     assert "exists already" in capsys.readouterr().err
-    back = ["convert", str(tmp_path / "brat"), str(tmp_path / "y.jsonl"), "--format", "brat"]
+    back = ["convert", str(tmp_path / "brat"), str(tmp_path / "y.jsonl")]
     assert main(back) == 0
     found = [json.loads(line) for line in (tmp_path / "y.jsonl").read_text().splitlines()]
     assert [r["id"] for r in found] == ["a/1", "a/2"] and len(found[0]["mentions"]) == 2
@@ -212,3 +222,40 @@ def test_files_that_are_none(tmp_path: Path) -> None:
     (tmp_path / "x.conll").write_text("token\n")
     with pytest.raises(InputError, match=r"x\.conll:1: expected a token and its tag"):
         list(documents([tmp_path / "x.conll"]))
+
+
+def test_other_encodings_and_what_a_document_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from tests.fakes import graphs
+
+    graph = graphs.write(tmp_path / "graph", {"G:1": ["痛风"]})
+    (tmp_path / "n.txt").write_bytes("他有痛风。\n".encode("gb18030"))
+    words = ["link", "--graph", str(graph), "--input", str(tmp_path / "n.txt")]
+    words += ["--encoding", "gb18030", "--output", str(tmp_path / "o.jsonl")]
+    assert main(words) == 0
+    assert json.loads((tmp_path / "o.jsonl").read_text())["mentions"][0]["entity"] == "G:1"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "form", "message"),
+    [
+        ("t.csv", "id,text,text\n1,a,b\n", None, "'text' occurs twice"),
+        ("p.json", '{"text": "a", "denotations": [{"span": [0, 1]}]}', "pubannotation", "a span"),
+        ("p.json", '{"text": "a", "denotations": 3}', "pubannotation", "a list of objects"),
+        ("p.json", '{"text": "a", "attributes": ["x"]}', "pubannotation", "a list of objects"),
+    ],
+)
+def test_more_files_that_are_none(
+    name: str, content: str, form: str | None, message: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(content)
+    with pytest.raises(InputError, match=message):
+        list(documents([tmp_path / name], form))
+
+
+def test_a_place_of_many_digits(tmp_path: Path) -> None:
+    (tmp_path / "n.txt").write_text("gout")
+    (tmp_path / "n.ann").write_text(f"T1\tDisease 0 {'9' * 5000}\tgout\n")
+    with pytest.raises(InputError, match=r"n\.ann:1"):
+        list(documents([tmp_path / "n.txt"], "brat"))
