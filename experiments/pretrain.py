@@ -361,8 +361,8 @@ def check_inputs(
                 LOG.warning(f"{name}={missing[0]}: no such file or folder on this machine")
     if inputs.encoder is None:
         return
-    usual = inputs.encoder in PACKAGED or HUB_NAME.fullmatch(inputs.encoder) is not None
-    if plan and not usual and not Path(inputs.encoder).exists():
+    here = inputs.encoder in PACKAGED or Path(inputs.encoder).exists()
+    if plan and not here and HUB_NAME.fullmatch(inputs.encoder) is None:
         LOG.warning(f"ENCODER={inputs.encoder}: no such folder on this machine")
         return
     found = str(read_config(inputs.encoder).get("model_type", "none"))
@@ -371,12 +371,13 @@ def check_inputs(
         taking = [other for other in papers() if takes_type(other, found)]
         others = f"Papers that take it: {', '.join(taking)}." if taking else "No paper takes it."
         raise InputError(
-            f"ENCODER={inputs.encoder}: a {found} model; {paper} starts from {' or '.join(types)},"
-            f" whose layers it needs one by one. {others}"
+            f"ENCODER={inputs.encoder}: a {found} model; {paper} starts from {' or '.join(types)}."
+            f" {others}"
         )
-    from datamodules.tokenizers import load_tokenizer  # loads a model library
+    if here or not plan:  # a plan fetches no weights
+        from datamodules.tokenizers import load_tokenizer  # loads a model library
 
-    load_tokenizer(inputs.encoder, needed=("pad_token",))
+        load_tokenizer(inputs.encoder, needed=("pad_token",))
 
 
 def takes_type(paper: str, model_type: str) -> bool:

@@ -24,8 +24,6 @@ LOG = logging.getLogger(__name__)
 TOLERANCE = 1e-4  #: most that an output of the ONNX file may differ from torch's
 ONNX_FILE = "model.onnx"
 TOKENIZER_FILES = ("config.json", "tokenizer*", "vocab*", "special_tokens_map.json", "*.model")
-#: files of an export that say where on this machine it was trained
-PRIVATE = ("lock", "*.log", "checkpoints/*")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +75,6 @@ def push_folder(folder: Path, repository: str, public: bool, message: str) -> st
             repo_id=repository,
             folder_path=folder,
             commit_message=message,
-            ignore_patterns=list(PRIVATE),
         )
     except HfHubHTTPError as error:
         status = error.response.status_code

@@ -136,3 +136,14 @@ def test_a_download_that_is_cut_leaves_nothing_that_looks_whole(public: Hub) -> 
     found = Path(hub_folder("lab/bert")) / "model.safetensors"
     assert found.read_bytes() == (public.folders["lab/bert"] / "model.safetensors").read_bytes()
     shutil.rmtree(found.parent)
+
+
+def test_a_plan_fetches_no_weights(public: Hub) -> None:
+    from experiments.machine import Inputs
+    from experiments.pretrain import pretrain
+
+    pretrain("sapbert", inputs=Inputs(encoder="lab/bert"), plan=True)
+    fetched = [path.rpartition("/")[2] for path in public.asked if "/resolve/" in path]
+    assert set(fetched) == {"config.json"}
+    with pytest.raises(InputError, match="neither a folder nor a model that the hub shows"):
+        pretrain("sapbert", inputs=Inputs(encoder="lab/none"), plan=True)
