@@ -210,7 +210,7 @@ def _check_names(verb: str, given: Mapping[str, Any]) -> None:
     if (
         verb in ("finetune", "rerank", "evaluate", "synonyms", "probe", "embed")
         and model
-        and model not in ("exact", "tfidf")
+        and model not in ("exact", "tfidf", "translated")
     ):
         from experiments.names import NotTrained, encoder
 

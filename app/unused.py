@@ -44,7 +44,7 @@ def _has_model(arguments: Arguments) -> bool:
     """Whether a model links, and neither a dictionary nor a baseline."""
     if _is_end_to_end(arguments):
         return (arguments["chain"] or "dictionary") not in ("dictionary", "dictionary > names")
-    return arguments["model"] not in (None, "exact", "tfidf")
+    return arguments["model"] not in (None, "exact", "tfidf", "translated")
 
 
 def _is_table_of(*kinds: str) -> Callable[[Arguments], bool]:

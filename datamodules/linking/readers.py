@@ -427,5 +427,7 @@ def graph_dictionary(folder: str | Path, language: str | None = "en") -> Diction
     texts = zip(
         graph.definitions["id"].to_pylist(), graph.definitions["text"].to_pylist(), strict=True
     )
-    rows.result.definitions = {bare(one): text for one, text in texts}
+    definitions = rows.result.definitions = {}
+    for one, text in texts:  # a translation stands behind the graph's own
+        definitions.setdefault(bare(one), text)
     return rows.whole(folder)

@@ -79,6 +79,7 @@ class _Names(NamedTuple):
     concepts: pa.Array  # ids
     names: pa.Array  # distinct strings, sorted
     member: np.ndarray  # (rows, 2) concept, name; sorted, distinct
+    spoken: np.ndarray  # (names,) the languages of each, a bit of each
     counts: dict[str, int]
 
 
@@ -91,7 +92,8 @@ def _names(
     exclude_concepts: str | None,
     unite: bool,
 ) -> _Names:
-    owners, texts, traded, heard, counts = (
+    owners, texts, tongues, traded, heard, counts = (
+        [],
         [],
         [],
         [],
@@ -112,6 +114,8 @@ def _names(
         counts["names of other languages or kinds"] += len(table) - len(kept)
         owners.append(one[pc.index_in(kept["id"], value_set=concepts).to_numpy()])
         texts += normalised(kept["name"]).chunks
+        spoken_in = pc.index_in(kept["language"], value_set=pa.array(languages, pa.string()))
+        tongues.append(1 << spoken_in.to_numpy().astype(np.int64))
         for relation, tail_is_trade in TRADE.items() if trade_names else ():
             found = graph.triples.filter(pc.equal(graph.triples["relation"], relation))
             ends = [pc.index_in(found[c], value_set=concepts).to_numpy() for c in ("head", "tail")]
@@ -122,12 +126,13 @@ def _names(
             (one != np.arange(len(one))).sum()
         )
     owner, text = np.concatenate(owners).astype(np.int64), pa.chunked_array(texts, pa.string())
+    tongue = np.concatenate(tongues)
 
     def dropped(reason: str, drop: pa.ChunkedArray | np.ndarray) -> None:
-        nonlocal owner, text
+        nonlocal owner, text, tongue
         drop = np.asarray(drop if isinstance(drop, np.ndarray) else drop.to_numpy())
         counts[reason] = int(drop.sum())
-        owner, text = owner[~drop], text.filter(pa.array(~drop))
+        owner, text, tongue = owner[~drop], text.filter(pa.array(~drop)), tongue[~drop]
 
     dropped("empty names", pc.equal(text, ""))
     dropped(
@@ -144,7 +149,10 @@ def _names(
         )
     names = pc.unique(text)
     names = names.take(pc.sort_indices(names))
-    member = np.unique(owner << 32 | pc.index_in(text, value_set=names).to_numpy().astype(np.int64))
+    number = pc.index_in(text, value_set=names).to_numpy().astype(np.int64)
+    member = np.unique(owner << 32 | number)
+    spoken = np.zeros(len(names), np.int64)
+    np.bitwise_or.at(spoken, number, tongue)
     counts["names repeated in their concept"] = len(owner) - len(member)
     if any(len(pairs) for pairs in traded):
         before = len(member)
@@ -152,7 +160,8 @@ def _names(
             member, np.unique(np.concatenate(traded), axis=0).astype(np.int64), out
         )
         counts["trade names given to ingredients"] = len(member) - before
-    return _Names(concepts, names, np.stack([member >> 32, member & 0xFFFFFFFF], 1), counts)
+    rows = np.stack([member >> 32, member & 0xFFFFFFFF], 1)
+    return _Names(concepts, names, rows, spoken, counts)
 
 
 def _with_trade_names(member: np.ndarray, traded: np.ndarray, out: np.ndarray) -> np.ndarray:
@@ -232,6 +241,34 @@ def _pairs(
     return pairs[np.argsort(pairs[:, 2], kind="stable")].astype(np.int32), trimmed, lost
 
 
+def balance_languages(
+    pairs: np.ndarray, spoken: np.ndarray, across: float, seed: int
+) -> tuple[np.ndarray, int]:
+    """(`pairs` (n, 3) of which a share `across` joins names of different languages, how many were
+    left out for it): as many as there can be, in order, drawn by the seed from the larger part.
+
+    spoken: (names,) the languages of each name, a bit of each. Raises InputError where one of the
+    two parts is empty and wanted.
+    """
+    crossing = (spoken[pairs[:, 0]] & spoken[pairs[:, 1]]) == 0
+    parts = {True: np.flatnonzero(crossing), False: np.flatnonzero(~crossing)}
+    shares = {True: across, False: 1 - across}
+    for crosses, share in shares.items():
+        if share and not len(parts[crosses]):
+            raise InputError(
+                f"--across {across}: no pair {'across' if crosses else 'within'} languages. Name two"
+                " --languages that the graph has names in."
+            )
+    total = min(int(len(parts[which]) / share) for which, share in shares.items() if share)
+    draws = np.random.default_rng(seed)
+    kept = [
+        draws.choice(parts[which], min(len(parts[which]), round(total * share)), replace=False)
+        for which, share in shares.items()
+    ]
+    rows = np.sort(np.concatenate(kept))
+    return pairs[rows], len(pairs) - len(rows)
+
+
 def _write(
     folder: Path,
     concepts: pa.Array,
@@ -275,6 +312,7 @@ def build_pairs(
     unite: bool = False,
     distinct_words: bool = False,
     neighbours: int = 0,
+    across: float | None = None,
     seed: int = 0,
     workers: int | None = None,
     fresh: bool = False,
@@ -297,6 +335,7 @@ def build_pairs(
             (MeSH's permuted entry terms).
         neighbours: Note so many concepts with similar names of each, for batches of similar
             concepts.
+        across: Share of pairs whose names are of different languages. Default: as they come.
         seed: Seed of what is drawn.
         workers: Processes, for the tokens. Default: one a core.
         fresh: Build again even if they are there.
@@ -309,6 +348,8 @@ def build_pairs(
         )
     if neighbours < 0:
         raise InputError(f"--neighbours {neighbours}: expected 0 or more")
+    if across is not None and not 0 <= across <= 1:
+        raise InputError(f"--across {across}: expected a share between 0 and 1")
     languages, kinds = tuple(split_commas(languages)), tuple(split_commas(kinds or ())) or None
     folder, loaded = Path(out), load_tokenizer(tokenizer)
     place = folder.with_name(f"{folder.name}.parts")  # of tokens, until the pairs are there
@@ -328,10 +369,12 @@ def build_pairs(
         "neighbours": neighbours,
         "seed": seed,
     }
+    if across is not None:
+        recipe["across"] = across
     if PAIRS.is_kept(folder, {"recipe": recipe}, fresh):
         shutil.rmtree(place, ignore_errors=True)
         return folder
-    concepts, names, member, counts = _names(
+    concepts, names, member, spoken, counts = _names(
         graph, languages, kinds, trade_names, exclude_names, exclude_concepts, unite
     )
     owners, uses = np.bincount(member[:, 0], minlength=len(concepts)), np.bincount(member[:, 1])
@@ -343,6 +386,10 @@ def build_pairs(
         raise InputError(
             f"{', '.join(graph)}: no concept has two names, so there is no pair. Take a graph with"
             " synonyms."
+        )
+    if across is not None:
+        pairs, counts["pairs left out for the share across languages"] = balance_languages(
+            pairs, spoken, across, seed
         )
     counts |= {
         "concepts": len(concepts),

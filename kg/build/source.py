@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,6 +18,7 @@ from typing import Any
 from core.files import InputError, limit_documents, sha256
 from core.outputs import check_no_input
 from core.settings import NEEDED, Option, nearest, options_of, split_commas, with_options
+from kg.build.translations import add_translations
 from kg.graph import GRAPH, KnowledgeGraph
 
 SOURCES = Path(__file__).parent / "sources"
@@ -53,11 +54,22 @@ def source_command(name: str) -> Callable[..., Any]:
         Option("out", Path, NEEDED, "Folder for the graph."),
         Option("fresh", bool, False, "Build again even if the same graph is there."),
         Option("max_document", int, 16, "MiB that a line or record has at most, decompressed."),
+        Option(
+            "translations",
+            list[Path],
+            (),
+            "Babelon tables of translated names and definitions (kg/build/translations.py).",
+        ),
         *own,
     ]
 
     def build_source(
-        path: Path | None, out: Path, fresh: bool, max_document: int, **options: Any
+        path: Path | None,
+        out: Path,
+        fresh: bool,
+        max_document: int,
+        translations: list[Path],
+        **options: Any,
     ) -> None:
         limit_documents(max_document)
         listed = {
@@ -65,8 +77,10 @@ def source_command(name: str) -> Callable[..., Any]:
             for key, value in options.items()
             if isinstance(value, (list, tuple))
         }
-        graph = build_graph(name, path, out, fresh, **options | listed)
+        graph = build_graph(name, path, out, fresh, translations, **options | listed)
         print(f"{out}: " + ", ".join(f"{count:,} {part}" for part, count in graph.counts().items()))
+        for language, count in graph.manifest.get("translations", {}).items():
+            print(f"translations: {count:,} names in {language}")
         for reason, count in graph.manifest.get("left_out", {}).items():
             if count:
                 print(f"left out: {count:,} {reason}")
@@ -95,12 +109,23 @@ def inputs_of(module: ModuleType, path: Path | None) -> dict[str, dict[str, Any]
 
 
 def build_graph(
-    name: str, path: Path | None, out: Path, fresh: bool = False, **options: Any
+    name: str,
+    path: Path | None,
+    out: Path,
+    fresh: bool = False,
+    translations: Sequence[Path] = (),
+    **options: Any,
 ) -> KnowledgeGraph:
-    """The graph of source `name`, saved in `out`. Raises InputError."""
+    """The graph of source `name`, with translations of its names, saved in `out`. Raises
+    InputError."""
     module = source_module(name)
-    check_no_input(out, [path] if path is not None else [])
+    check_no_input(out, [*([path] if path is not None else []), *translations])
     recipe = {"reader": name, "options": options, "inputs": inputs_of(module, path)}
+    if translations:
+        for file in translations:
+            if not file.is_file():
+                raise InputError(f"{file}: no such file. Check --translations.")
+        recipe["translated"] = [sha256(file) for file in translations]
     if GRAPH.is_kept(out, recipe, fresh):
         return KnowledgeGraph.load(out)
     graph = module.read(**options) if path is None else module.read(path, **options)
@@ -109,6 +134,8 @@ def build_graph(
         raise InputError(
             f"{path or name}: no entity in it ({files:.200}). Check the files and the options."
         )
+    if translations:
+        graph = add_translations(graph, translations)
     graph.manifest |= recipe
     graph.save(out)
     return graph
