@@ -7,7 +7,8 @@ after the other.
 
 Every stage keeps what it has finished, so the same command resumes after a killed one. A pipeline
 has profiles, each with its stages, and one `training` whose variants differ in the configs that are
-laid over it; a variant may have `stages` of its own, and `arguments` that replace the training's.
+laid over it; a variant may have `stages` of its own, `arguments` that replace the training's,
+`last` configs that are laid over the profile's, and each of these by `profiles`.
 `data_of` names a pipeline whose
 profiles, and their folder, it uses: what is compared with a paper is trained on the same data.
 
@@ -126,7 +127,8 @@ def chosen_variants(
         )
         raise InputError(f"VARIANTS: no variant {unknown[0]!r}; {choice}")
     if variants:
-        return {name: known[name] for name in known if name in variants}
+        chosen = [name for name in known if name in variants]
+        return {name: variant_of(name, known[name], profile_name) for name in chosen}
     # true, or the profiles in which it is
     extra = {name: variant.get("extra", []) for name, variant in known.items()}
     return {
@@ -194,12 +196,26 @@ def commands(
     return stages
 
 
+def variant_of(name: str, variant: dict[str, Any], profile_name: str) -> dict[str, Any]:
+    """A variant as a profile has it: with what its `profiles` say of this one. Raises InputError
+    where they do not list it."""
+    profiles = variant.get("profiles")
+    if profiles is None:
+        return variant
+    if profile_name not in profiles:
+        raise InputError(
+            f"VARIANTS={name}: none in PROFILE={profile_name}; choose from: {', '.join(profiles)}"
+        )
+    return variant | profiles[profile_name]
+
+
 def layered_configs(
     paper: str, files: Sequence[str], variant: Mapping[str, Any], profile: Mapping[str, Any]
 ) -> list[str]:
     """The config files of a training, in the order in which they are laid over each other."""
     layers = {"{variant}": variant.get("configs", []), "{profile}": profile.get("configs", [])}
     listed = [file for name in files for file in layers.get(name, [name])]
+    listed += variant.get("last", [])
     return [f"experiments/{paper}/{file}" for file in listed]
 
 

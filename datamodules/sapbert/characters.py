@@ -49,9 +49,9 @@ def align_tokens(parallel: Parallel, rounds: int = ROUNDS) -> tuple[np.ndarray, 
     """((links, 2) token and English piece that occur together, (links,) the probability that the
     token is translated by the piece), by IBM Model 1, begun with equal probabilities.
 
-    The probabilities of a token sum to one. Brown et al. 1993, Eq. (11) to (14), without the empty
-    word: expected links of a pair of names are shared among the tokens of the one side, then divided
-    by the token's sum.
+    The probabilities of a token sum to one. Brown et al. 1993, Eq. (11) to (14), without the
+    empty word: expected links of a pair of names are shared among the tokens of the one side, then
+    divided by the token's sum.
     """
     tokens, pieces, groups = [], [], []
     group = 0
@@ -105,7 +105,7 @@ def parallel_names(
 
 
 def missing_characters(texts: Sequence[str], tokenizer: Any) -> list[str]:
-    """The characters of the texts that the tokenizer makes words of and has no token for, in order."""
+    """The characters of the texts that the tokenizer makes words of and has no token for."""
     vocabulary = tokenizer.get_vocab()
     backend = tokenizer.backend_tokenizer
     normal, split = backend.normalizer, backend.pre_tokenizer
@@ -178,7 +178,8 @@ def extend_encoder(
     seed: int = 0,
     fresh: bool = False,
 ) -> Path:
-    """Make an encoder of BERT's type that has the characters of a graph's names. Returns its folder.
+    """Make an encoder of BERT's type that has the characters of a graph's names. Returns its
+    folder.
 
     Args:
         graph: Folder of a knowledge graph with names in English and in `languages`.

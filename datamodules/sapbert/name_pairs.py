@@ -256,8 +256,8 @@ def balance_languages(
     for crosses, share in shares.items():
         if share and not len(parts[crosses]):
             raise InputError(
-                f"--across {across}: no pair {'across' if crosses else 'within'} languages. Name two"
-                " --languages that the graph has names in."
+                f"--across {across}: no pair {'across' if crosses else 'within'} languages. Name"
+                " two --languages that the graph has names in."
             )
     total = min(int(len(parts[which]) / share) for which, share in shares.items() if share)
     draws = np.random.default_rng(seed)

@@ -81,8 +81,8 @@ def read_babelon(path: str | Path) -> Iterator[Translation]:
             missing = [column for column in NEEDED if column not in columns]
             if missing:
                 raise InputError(
-                    f"{where}: expected the heading of a Babelon table; {', '.join(missing)} missing"
-                    f" among {', '.join(columns)}"
+                    f"{where}: expected the heading of a Babelon table; {', '.join(missing)}"
+                    f" missing among {', '.join(columns)}"
                 )
             continue
         if len(fields) != len(columns):
