@@ -18,6 +18,7 @@ class Demo(NamedTuple):
     source    its reader;  dataset, file  path of the file that it reads, if no installed package
               contains one
     examples  sentences in its language, of this project
+    translations  names in a further language: a data set and its Babelon table
     english   whether that is English, so that the page says what is denied, of a relative, of the
               past or supposed
     """
@@ -26,6 +27,7 @@ class Demo(NamedTuple):
     examples: tuple[str, ...]
     dataset: str = ""
     file: str = ""
+    translations: tuple[str, str] | None = None
     english: bool = True
 
 
@@ -40,6 +42,16 @@ DEMOS = {
             ),
             "She was seen for muscle weakness and ptosis. No difficulty swallowing, no seizures.",
         ),
+    ),
+    "hpo-zh": Demo(
+        "hpo",
+        (
+            "患者行CT示 arachnodactyly，伴脊柱侧弯和主动脉瘤。",
+            "患儿有小头畸形、肌张力低下，无癫痫发作。",
+            "A girl with 蜘蛛指 and ectopia lentis, mother of normal height.",
+        ),
+        translations=("HPO-zh", "hp-zh.babelon.tsv.gz"),
+        english=False,
     ),
     "medic": Demo(
         "medic",
@@ -75,7 +87,11 @@ def demo_graph(what: str, files: Files) -> Path:
     demo = DEMOS[what]
     path = fetched(demo.dataset, place(), files.mirror) / demo.file if demo.dataset else None
     folder = runs_folder() / "data" / f"demo-{what}"
-    graph = build_graph(demo.source, path, folder)
+    translations = []
+    if demo.translations:
+        dataset, file = demo.translations
+        translations.append(fetched(dataset, place(), files.mirror) / file)
+    graph = build_graph(demo.source, path, folder, translations=translations)
     counts = ", ".join(f"{count:,} {part}" for part, count in graph.counts().items() if count)
     LOG.info(f"{folder}: {counts}")
     return folder
