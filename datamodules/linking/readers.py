@@ -428,6 +428,6 @@ def graph_dictionary(folder: str | Path, language: str | None = "en") -> Diction
         graph.definitions["id"].to_pylist(), graph.definitions["text"].to_pylist(), strict=True
     )
     definitions = rows.result.definitions = {}
-    for one, text in texts:  # a translation stands behind the graph's own
+    for one, text in texts:  # the graph's own comes before a translation
         definitions.setdefault(bare(one), text)
     return rows.whole(folder)

@@ -118,6 +118,11 @@ def missing_characters(texts: Sequence[str], tokenizer: Any) -> list[str]:
     return sorted(found)
 
 
+def next_token(tokenizer: Any) -> int:
+    """The number of a token behind all others; a vocabulary may leave numbers out."""
+    return int(max(tokenizer.get_vocab().values())) + 1
+
+
 def add_tokens(tokenizer: Any, characters: Sequence[str]) -> Any:
     """The tokenizer with the characters as words of its WordPiece vocabulary, behind its others.
 
@@ -131,7 +136,7 @@ def add_tokens(tokenizer: Any, characters: Sequence[str]) -> Any:
             f"a tokenizer of the kind {state['model'].get('type')}: expected BERT's word pieces. A"
             " multilingual encoder (XLM-R) needs no further characters."
         )
-    size = len(tokenizer)
+    size = next_token(tokenizer)
     state["model"]["vocab"] |= {character: size + i for i, character in enumerate(characters)}
     options = {"tokenizer_object": Tokenizer.from_str(json.dumps(state))}
     options |= {f"{part}_token": getattr(tokenizer, f"{part}_token") for part in PARTS}
@@ -147,13 +152,21 @@ def add_tokens(tokenizer: Any, characters: Sequence[str]) -> Any:
 PARTS = ("unk", "sep", "pad", "cls", "mask")
 
 
+def word_embedding(model: PreTrainedModel) -> torch.nn.Embedding:
+    """The vectors of a model's tokens."""
+    embedding = model.get_input_embeddings()
+    assert isinstance(embedding, torch.nn.Embedding)
+    return embedding
+
+
 def start_rows(
     model: PreTrainedModel, old: int, parallel: Parallel, start: Start, seed: int
 ) -> torch.Tensor:
     """(new tokens, hidden) vectors of the tokens from number `old` on; one that no name has is
     drawn at random, as all are with `random`."""
-    vectors = model.get_input_embeddings().weight.detach()[:old].numpy()
-    count = model.get_input_embeddings().num_embeddings - old
+    embedding = word_embedding(model)
+    vectors = embedding.weight.detach()[:old].numpy()
+    count = embedding.num_embeddings - old
     drawn = np.random.default_rng(seed).normal(0, vectors.std(), (count, vectors.shape[1]))
     rows = drawn.astype(np.float32)
     if start != "random" and parallel.other:
@@ -217,15 +230,17 @@ def extend_encoder(
             " other --languages."
         )
     tokenizer = load_tokenizer(encoder)
-    old = len(tokenizer)
+    old = next_token(tokenizer)
     characters = missing_characters(texts, tokenizer)
     extended = add_tokens(tokenizer, characters)
     model = load(AutoModel, encoder)
-    model.resize_token_embeddings(len(extended), mean_resizing=False)
+    before = word_embedding(model).num_embeddings  # some models have more rows than tokens
+    size = max(before, next_token(extended))
+    model.resize_token_embeddings(size, mean_resizing=False)
     parallel = parallel_names(loaded, extended, languages, excluded)
     rows = start_rows(model, old, parallel, start, seed)
     with torch.no_grad():
-        model.get_input_embeddings().weight[old:] = rows
+        word_embedding(model).weight[old:] = rows
     counts = {"characters added": len(characters), "names aligned": len(parallel.other)}
     with EXTENDED.writing(folder, {"recipe": recipe, "counts": counts}) as partial:
         model.save_pretrained(partial)
