@@ -136,6 +136,7 @@ class _Table:
     columns: Mapping[str, str] = field(default_factory=dict)
     synonyms: tuple[str, ...] = ()
     separator: str = "|"
+    used_by_others: set[str] = field(default_factory=set)  # columns, by layouts of the same file
     _parts: dict[tuple[str, ...], tuple[Part, ...]] = field(default_factory=dict)
 
     @property
@@ -269,8 +270,10 @@ class _Reader:
                 heading = read_heading(table.path, table.layout.form)
                 if heading and table.part:
                     table.parts_of(f"{table.path}:1", dict.fromkeys(heading, ""))
-        roots = {column.partition(".")[0] for column in table.used_columns()}
-        used = table.used_columns() | roots | {*table.layout.each[:1]}
+        if is_json(table.path) and not table.part:
+            return
+        used = table.used_columns()
+        used |= {column.partition(".")[0] for column in used} | table.used_by_others
         further = [c for c in heading if table.layout.renamed(c) not in used]
         if further:
             what = f"that no table of {table.part} has" if table.part else "that the preset leaves"
@@ -445,7 +448,8 @@ def _preset_tables(path: Path, preset: Preset, left_out: Counter[str]) -> list[_
                 f" {what}. Expected {preset.about}; is it another vocabulary's file? Columns of"
                 " another name: --columns name=title."
             )
-        tables += [_Table(file, layout) for layout in fitting]
+        used = {column for layout in fitting for column in layout.used_columns()}
+        tables += [_Table(file, layout, used_by_others=used) for layout in fitting]
         unread += [] if fitting else [file.name]
     if not tables:
         listed = ", ".join(dict.fromkeys(p for one in preset.layouts for p in one.files))
