@@ -109,6 +109,7 @@ class Evaluate(Evaluation):
       kepl evaluate NCBI-EL --model minilm --pooling mean --mirror downloads/
       kepl evaluate --gold annotated/ --graph graph --chain "dictionary > sapbert"
       kepl evaluate --gold annotated/ --graph graph --model sapbert
+      kepl evaluate NCBI-EL --model sapbert --target-precision 0.95
     """
 
     def run(self) -> list[Result]:
@@ -118,6 +119,20 @@ class Evaluate(Evaluation):
                 if not self.task
                 else f"TASK={self.task} and --gold: expected one of the two"
             )
+        if self.target_precision is None:
+            return self._score()
+        from benchmarks.linking.precision import SPLITS, check_precision
+
+        check_precision(self)
+        if self.own.gold:
+            return replace(self, target_precision=None).run()
+        dev, test = (
+            replace(self, target_precision=None, part=replace(self.part, split=split)).run()
+            for split in SPLITS
+        )
+        return [dev[-1], *test]
+
+    def _score(self) -> list[Result]:
         if self.reads_texts:
             from benchmarks.linking.ends import score_chain
 
@@ -135,11 +150,25 @@ class Evaluate(Evaluation):
         return self.task in END_TO_END or (bool(self.own.gold) and self.model is None)
 
     def show(self, results: list[Result]) -> str:
+        if self.target_precision is not None:
+            return self._show_precision(self.target_precision, results)
         if self.reads_texts:
             from benchmarks.linking.ends import format_chain_score
 
             return format_chain_score(results[-1])
         return show_linkers([results])
+
+    def _show_precision(self, precision: float, results: list[Result]) -> str:
+        from benchmarks.linking.precision import format_precision, halves, read_answers
+
+        answers = read_answers(results[-1])
+        if self.own.gold:
+            dev, test = halves(answers)
+            shown = replace(self, target_precision=None).show(results)
+        else:
+            dev, test = read_answers(results[0]), answers
+            shown = replace(self, target_precision=None).show(results[1:])
+        return f"{shown}\n\n{format_precision(precision, dev, test)}"
 
 
 def show_linkers(results: Sequence[list[Result]]) -> str:

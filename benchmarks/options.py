@@ -169,6 +169,8 @@ class Evaluation:
             Default: dictionary.
         threshold: Of an end-to-end task: least score of a linked mention. Default: every mention
             that has a candidate is linked.
+        target_precision: Find the threshold at which this precision is reached, on dev or on half
+            of one's own texts, and apply it to test or the other half.
     """
 
     task: str = ""
@@ -178,6 +180,7 @@ class Evaluation:
     rerank: str | None = None
     chain: str | None = None
     threshold: float | None = None
+    target_precision: float | None = None
     protocol: Protocol = Protocol()
     linker: LinkerOptions = LinkerOptions()
     files: Files = Files()

@@ -47,9 +47,9 @@ class InputError(ValueError):
     printed.
     """
 
-    def __init__(self, message: str) -> None:
-        if len(message) > 2000:
-            message = f"{message[:1000]} … {message[-900:]}"
+    def __init__(self, message: str, longest: int = 2000) -> None:
+        if len(message) > longest:
+            message = f"{message[: longest // 2]} … {message[-longest // 2 + 100 :]}"
         super().__init__(message.encode(errors="backslashreplace").decode())
 
 

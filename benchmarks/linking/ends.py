@@ -339,16 +339,19 @@ def result_of(
 
 
 def write_predictions(
-    folder: Path, data: Annotated, found: Mapping[str, Sequence[Sequence[Any]]]
+    folder: Path,
+    data: Annotated,
+    found: Mapping[str, Sequence[Sequence[Any]]],
+    right: Mapping[str, Sequence[bool]] | None = None,
 ) -> None:
-    """predictions.jsonl in `folder`: each text's gold places, and what was found."""
+    """predictions.jsonl in `folder`: each text's gold places, what was found, and which of it is
+    right."""
     with written(folder / "predictions.jsonl") as handle:
         for document, mentions in found.items():
             gold = [[p.start, p.end, sorted(p.concepts)] for p in data.gold[document]]
-            handle.write(
-                json.dumps({"id": document, "gold": gold, "found": mentions}, ensure_ascii=False)
-                + "\n"
-            )
+            line: dict[str, Any] = {"id": document, "gold": gold, "found": mentions}
+            line |= {"right": list(right[document])} if right is not None else {}
+            handle.write(json.dumps(line, ensure_ascii=False) + "\n")
 
 
 def score_chain(asked: Evaluation) -> Result:
@@ -384,7 +387,11 @@ def score_chain(asked: Evaluation) -> Result:
         d: [[m.start, m.end, m.text, m.entity, m.name, m.score] for m in ms]
         for d, ms in made.found.items()
     }
-    write_predictions(folder, data, shown)
+    right = {
+        d: [matched([place], data.gold[d], False, True) > 0 for place in places]
+        for d, places in found.items()
+    }
+    write_predictions(folder, data, shown, right)
     return save_result(replace(result, mlflow_run=log_result(result, name, folder)), folder)
 
 

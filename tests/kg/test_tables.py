@@ -145,7 +145,7 @@ def test_encoding(tmp_path):
         ({"entities.csv": "id,name\nE1,a\nE2, \n"}, r"entities\.csv:3: name is empty"),
         (
             {"entities.csv": "id,label\nE1,a\n"},
-            r"entities\.csv:2: expected the columns id, name, got id, label",
+            r"entities\.csv:1: expected the columns id, name, got id, label",
         ),
         (
             {"triples.csv": "head,relation,tail\nE1,treats,E2\nE1,E2\n"},
@@ -166,7 +166,7 @@ def test_encoding(tmp_path):
         ),
         (
             {"equivalences.csv": "head,relation\nE1,别称\n"},
-            r"equivalences\.csv:2: expected the columns head, tail",
+            r"equivalences\.csv:1: expected the columns head, tail",
         ),
         ({"triples.jsonl": "[1]\n"}, r"triples\.jsonl:1: expected a JSON object"),
     ],
@@ -181,7 +181,7 @@ def test_nothing_there(tmp_path):
         tables.read(tmp_path)
     with pytest.raises(InputError, match=r"none\.csv: no such file"):
         tables.read(put(tmp_path, CSV), triples=("none.csv",))
-    with pytest.raises(InputError, match="--missing maybe: expected error or add"):
+    with pytest.raises(InputError, match="--missing maybe: expected error, add or drop"):
         tables.read(tmp_path, missing="maybe")
 
 
@@ -250,7 +250,7 @@ def test_a_tables_own_name_goes_first_and_two_other_names_are_refused(tmp_path):
     # the exact name goes first
     assert tables.read(tmp_path, triples=("edges.csv",)).names["kind"].to_pylist()[-1] == "broad"
     put(tmp_path, {"names.csv": "id,name,Kind,kinds\nE1,a,b,c\n"})
-    with pytest.raises(InputError, match=r"names\.csv:2: Kind and kinds could both be kind"):
+    with pytest.raises(InputError, match=r"names\.csv:1: Kind and kinds could both be kind"):
         tables.read(tmp_path, triples=("edges.csv",))
     put(tmp_path, {"names.csv": "id,name,name\nE1,a,b\n"})
     with pytest.raises(InputError, match=r"names\.csv:1: the column 'name' occurs twice"):

@@ -1,4 +1,5 @@
-"""Plain tables (CSV, TSV or JSON Lines; .gz too) -> KnowledgeGraph.
+"""Tables (CSV, TSV, JSON Lines, .xlsx; .gz too) -> KnowledgeGraph, by their usual columns or by the
+preset of a vocabulary (--preset hgnc).
 
     entities     id, name [, type]                          names     id, name [, kind, language,
                                                                       source]
@@ -6,40 +7,54 @@
     equivalences head, tail [, relation]                    pairs that mean the same; they never
                                                             become triples
 
-Every table has a header line (JSON Lines: these keys). CSV is quoted with `"`; in TSV a field that
-is in quotes as a whole is. The kind of a name is one of kg.graph.KINDS, its language a code or an
-English word; both in upper or lower case. A folder is searched for entities.csv, names.tsv.gz, …
-or, where a part has no such file, one of another usual name (FILES: relations.csv, synonyms.tsv); a
-single file holds triples. Names of files and columns may be in upper or lower case, in the singular
-or the plural; columns that may be left out have other usual names too (COLUMNS: lang). Further
-files and columns, hidden files and tables without a row are counted in the manifest; a graph needs
-one entity. PyKEEN's and Hetionet's triple files, `h<TAB>r<TAB>t`
-without a header, are read with headerless.
+Every table has a heading (JSON Lines: these keys). CSV is quoted with `"`; in TSV a field that is
+in quotes as a whole is. The heading says the delimiter: tab, comma, semicolon or bar. The kind of a
+name is one of kg.graph.KINDS, its language a code or an English word; both in upper or lower case.
+A folder is searched for entities.csv, names.tsv.gz, … or, where a part has no such file, one of
+another usual name (FILES: relations.csv, synonyms.tsv); a single file holds entities or triples, by
+its columns. Names of files and columns may be in upper or lower case, in the singular or the
+plural; columns that may be left out have other usual names too (COLUMNS: lang). Further files and
+columns, hidden files and tables without a row are counted in the manifest; a graph needs one
+entity. PyKEEN's and Hetionet's triple files, `h<TAB>r<TAB>t` without a heading, are read with
+headerless. Presets: kg/build/layouts.py has what they consist of.
 """
 
 from __future__ import annotations
 
-import csv
-import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from core.files import InputError, check_encoding, json_lines, lines, unpacked_name
-from core.settings import nearest
-from kg.build.sources.umls import LANGUAGES as ISO_LANGUAGES
-from kg.graph import KINDS, SCHEMAS, KnowledgeGraph, table
+from core.files import InputError, unpacked_name
+from kg.build.draft import SAME, Draft, split_names
+from kg.build.layouts import (
+    OPTIONAL,
+    REQUIRED,
+    Layout,
+    Part,
+    Preset,
+    Template,
+    fill_template,
+    is_json,
+    load_preset,
+    passes,
+)
+from kg.build.rows import (
+    FORMS,
+    Form,
+    Problems,
+    check_table_encoding,
+    form_of,
+    parse_delimiter,
+    read_heading,
+    read_rows,
+)
+from kg.graph import SCHEMAS, KnowledgeGraph
 
 HIDDEN = "hidden files"
-FORMS = (".csv", ".tsv", ".jsonl")
-REQUIRED = {
-    "entities": ("id", "name"),
-    "names": ("id", "name"),
-    "definitions": ("id", "text"),
-    "triples": ("head", "relation", "tail"),
-    "equivalences": ("head", "tail"),
-}
+PARTS = ("entities", "names", "definitions", "triples", "equivalences")
 #: Other names of the files of a part, singular and without their endings.
 FILES = {
     "entities": ("entity", "node", "concept", "vertex"),
@@ -56,23 +71,6 @@ COLUMNS = {
     "source": ("vocabulary", "sab"),
     "relation": ("predicate",),
 }
-#: codes of languages by their other codes and words
-LANGUAGES = ISO_LANGUAGES | {
-    "ENGLISH": "en",
-    "ZHO": "zh",
-    "CHINESE": "zh",
-    "FRA": "fr",
-    "DEU": "de",
-    "中文": "zh",
-    "英文": "en",
-}
-SAME = "equivalent"  #: the relation of an equivalence that names none
-
-Row = tuple[str, dict[str, str]]  # (path:line, values)
-
-
-def _form(path: Path) -> str:
-    return Path(unpacked_name(path)).suffix.lower()
 
 
 def _plain(name: str) -> str:
@@ -91,11 +89,11 @@ def _find_files(folder: Path, parts: Iterable[str]) -> tuple[dict[str, list[Path
         path for path in folder.iterdir() if path.is_file() and not path.name.startswith(".")
     )
     tables = {
-        path: _plain(Path(unpacked_name(path)).stem) for path in every if _form(path) in FORMS
+        path: _plain(Path(unpacked_name(path)).stem) for path in every if form_of(path) in FORMS
     }
     found: dict[str, list[Path]] = {}
     for part in parts:
-        order = [path for form in FORMS for path in tables if _form(path) == form]
+        order = [path for form in FORMS for path in tables if form_of(path) == form]
         found[part] = [path for path in order if tables[path] == _plain(part)]
         if found[part]:
             continue
@@ -109,159 +107,90 @@ def _find_files(folder: Path, parts: Iterable[str]) -> tuple[dict[str, list[Path
     return found, [path for path in every if not any(path in own for own in found.values())]
 
 
-def _json_rows(path: Path, encoding: str) -> Iterator[Row]:
-    for where, value in json_lines(path, encoding, "Fix the line."):
-        yield where, {key: "" if item is None else str(item) for key, item in value.items()}
-
-
-def _delimited_rows(path: Path, encoding: str, header: tuple[str, ...] | None) -> Iterator[Row]:
-    if _form(path) != ".csv":
-        yield from _tab_rows(path, encoding, header)
-        return
-    number = 0
-
-    def text() -> Iterator[str]:
-        nonlocal number
-        for number, line in lines(path, encoding):  # noqa: B007 - used in errors
-            yield line + "\n"
-
-    reader = csv.reader(text(), delimiter=_delimiter(path, encoding), strict=True)
-    columns = header
-    start = 1
-    try:
-        for values in reader:
-            where, start = f"{path}:{start}", number + 1
-            if columns is None:
-                columns = _header(where, values)
-            else:
-                yield where, _row(where, columns, values)
-    except csv.Error as error:
-        raise InputError(f"{path}:{start}: not valid CSV ({error}). Fix the line.") from error
-
-
-def _delimiter(path: Path, encoding: str) -> str:
-    """What parts the columns of a CSV: a semicolon, as Excel writes it in many countries, where
-    the heading has one and no comma."""
-    heading = next((line for _, line in lines(path, encoding)), "")
-    return ";" if ";" in heading and "," not in heading else ","
-
-
-def _tab_rows(path: Path, encoding: str, columns: tuple[str, ...] | None) -> Iterator[Row]:
-    for number, line in lines(path, encoding):
-        where, values = f"{path}:{number}", _fields(line)
-        if columns is None:
-            columns = _header(where, values)
-        else:
-            yield where, _row(where, columns, values)
-
-
-def _fields(line: str) -> list[str]:
-    """The fields between tabs; one that is in quotes as a whole loses them. Other quotes are
-    characters."""
-    if '"' not in line:
-        return line.split("\t")
-    try:
-        return next(csv.reader([line], delimiter="\t", strict=True))
-    except csv.Error:  # a quotation mark that is a character of its field
-        return line.split("\t")
-
-
-def _header(where: str, values: Sequence[str]) -> tuple[str, ...]:
-    """The columns of a header line. Raises InputError for a name that occurs twice."""
-    columns = tuple(value.strip() for value in values)
-    twice = next(
-        (column for column, times in Counter(columns).items() if column and times > 1), None
+def files(path: str | Path) -> list[Path]:
+    """Every file that :func:`read` may read: the path itself, or all in the folder. Raises
+    InputError for none."""
+    path = Path(path)
+    if not path.is_dir():
+        return [path]
+    every = (file.relative_to(path) for file in path.rglob("*") if file.is_file())
+    found = sorted(
+        path / file for file in every if not any(part.startswith(".") for part in file.parts)
     )
-    if twice is not None:
-        raise InputError(f"{where}: the column {twice!r} occurs twice. Rename one of the two.")
-    return columns
-
-
-def _row(where: str, columns: tuple[str, ...], values: Sequence[str]) -> dict[str, str]:
-    if len(values) != len(columns):
+    if not found:
         raise InputError(
-            f"{where}: expected {len(columns)} columns ({', '.join(columns)}), got {len(values)}."
-            " Fix the line."
+            f"{path}: an empty folder. Put entities.csv and triples.csv there (.tsv, .jsonl, .gz"
+            " too)."
         )
-    return dict(zip(columns, values, strict=True))
+    return found
 
 
-def _rows(
-    path: Path,
-    part: str,
-    encoding: str,
-    headerless: bool,
-    columns: dict[str, str],
-    optional: tuple[str, ...],
-    left_out: Counter[str],
-    more: Sequence[str] = (),
-) -> Iterator[Row]:
-    """The required (never empty) and optional columns of one table, `columns` being the names the
-    file has for them, and the columns `more` under their own names. Raises InputError for one of
-    these that the table lacks."""
-    header = REQUIRED[part] if headerless else None
-    rows = (
-        _json_rows(path, encoding)
-        if _form(path) == ".jsonl"
-        else _delimited_rows(path, encoding, header)
-    )
-    count = 0
-    places: dict[tuple[str, ...], dict[str, str]] = {}
-    further: dict[str, None] = {}
-    for where, values in rows:
-        count += 1
-        own = places.get(tuple(values))
-        if own is None:
-            own = places[tuple(values)] = _places(where, part, tuple(values), columns, optional)
-            if lacking := [name for name in more if name not in values]:
+@dataclass
+class _Table:
+    """A file and how its rows are read: by the layout of a preset, or by usual columns, which are
+    looked up in each heading (`part`)."""
+
+    path: Path
+    layout: Layout
+    part: str = ""
+    columns: Mapping[str, str] = field(default_factory=dict)
+    synonyms: tuple[str, ...] = ()
+    separator: str = "|"
+    used_by_others: set[str] = field(default_factory=set)  # columns, by layouts of the same file
+    _parts: dict[tuple[str, ...], tuple[Part, ...]] = field(default_factory=dict)
+
+    @property
+    def stages(self) -> set[int]:
+        """When the table is read (Part.stage)."""
+        if self.part:
+            return {1 if self.part == "entities" else 2}
+        return {part.stage for part in self.layout.parts}
+
+    def parts_of(self, where: str, row: Mapping[str, Any]) -> tuple[Part, ...]:
+        """The parts that rows with these columns are read for. Raises InputError for a required
+        column that is lacking."""
+        if not self.part:
+            return self.layout.parts
+        heading = tuple(row)
+        if heading not in self._parts:
+            self._parts[heading] = self._usual_parts(where, heading)
+        return self._parts[heading]
+
+    def _usual_parts(self, where: str, heading: tuple[str, ...]) -> tuple[Part, ...]:
+        where = where if is_json(self.path) else f"{self.path}:1"  # the heading
+        places = _places(where, self.part, heading, self.columns, is_json(self.path))
+        fields: dict[str, Template] = {name: (("", column, ""),) for name, column in places.items()}
+        for column in self.synonyms:
+            if column not in heading and "." not in column:
                 raise InputError(
-                    f"{where}: no column {lacking[0]!r}; expected one of {', '.join(values):.200}"
+                    f"{where}: no column {column!r}; expected one of {', '.join(heading):.200}"
                 )
-            used = {*own.values(), *more}
-            further.update((name, None) for name in values if name not in used)
-        row = {}
-        for column in REQUIRED[part]:
-            value = values[own[column]]
-            row[column] = value if column == "text" else " ".join(value.split())
-            if not row[column]:
-                raise InputError(f"{where}: {column} is empty. Fill it in or take the line out.")
-        for column in optional:
-            row[column] = values[own[column]].strip() if column in own else ""
-        yield where, row | {column: values[column] for column in more}
-    if not count:
-        left_out[f"{path.name}: a table without a row"] += 1
-    if further:
-        left_out[
-            f"columns of {path.name} that no table of {part} has ({', '.join(further):.200})"
-        ] += len(further)
+        named = [
+            Part("names", {"name": (("", column, ""),)}, self.separator) for column in self.synonyms
+        ]
+        return Part(self.part, fields), *named
 
-
-#: what a field says that has no name
-NO_NAMES = frozenset({"n/a", "na", "null", "none", "nan", "-", "--"})
-
-
-def split_names(field: str, separator: str) -> list[str]:
-    """The names in a field, each once, without blanks at their ends."""
-    names = (" ".join(name.split()) for name in field.split(separator))
-    return list(dict.fromkeys(name for name in names if name))
+    def used_columns(self) -> set[str]:
+        """The columns that were read so far."""
+        parts = [part for several in self._parts.values() for part in several]
+        return Layout(tuple(parts)).used_columns() if self.part else self.layout.used_columns()
 
 
 def _places(
-    where: str,
-    part: str,
-    header: tuple[str, ...],
-    columns: dict[str, str],
-    optional: tuple[str, ...],
+    where: str, part: str, header: tuple[str, ...], columns: Mapping[str, str], paths: bool
 ) -> dict[str, str]:
-    """{our column: its name in `header`}. Raises InputError for a required one that is missing, and
-    for two of one name."""
+    """{our column: its name in `header`}. paths: a named column may be a path of keys. Raises
+    InputError for a required one that is missing, and for two of one name."""
     found: dict[str, str] = {}
-    for column in (*REQUIRED[part], *optional):
-        named = columns.get(column, column)
+    for column in (*REQUIRED[part], *OPTIONAL[part]):
+        chosen = columns.get(f"{part}.{column}", columns.get(column))
+        named = chosen or column
         same = [name for name in header if name == named] or [
             name for name in header if _plain(name) == _plain(named)
         ]
-        if not same and column in optional and column not in columns:
+        if not same and paths and chosen and chosen.partition(".")[0] in header:
+            same = [chosen]
+        if not same and column in OPTIONAL[part] and chosen is None:
             free = [
                 name
                 for name in header
@@ -284,50 +213,259 @@ def _places(
     return found
 
 
-def _kind(where: str, value: str) -> str:
-    """A name's kind in lower case, "synonym" where there is none. Raises InputError for one that no
-    graph has."""
-    kind = "_".join(value.lower().split()) or "synonym"
-    if kind not in KINDS:
+def _parse_columns(columns: Sequence[str]) -> dict[str, str]:
+    """{ours, or part.ours: theirs} of --columns. Raises InputError for what is no such pair."""
+    known = {name for schema in SCHEMAS.values() for name in schema.names}
+    renamed: dict[str, str] = {}
+    for pair in columns:
+        ours, equals, theirs = pair.partition("=")
+        part, _, column = ours.rpartition(".")
+        if not equals or column not in known or (part and part not in PARTS):
+            raise InputError(
+                f"--columns {pair}: expected ours=theirs, ours one of id, name, type, kind,"
+                " language, source, text, head, relation, tail, or with its table: names.kind"
+            )
+        renamed[ours] = theirs
+    return renamed
+
+
+def _field(part: Part, row: Mapping[str, Any], name: str) -> str:
+    """A field with its white space normalised."""
+    template = part.fields.get(name)
+    found = fill_template(template, row) if template else []
+    return " ".join(found[0].split()) if found else ""
+
+
+class _Reader:
+    """Adds the rows of tables to a draft. strict: an empty field is an error, else counted."""
+
+    def __init__(self, draft: Draft, strict: bool) -> None:
+        self.draft, self.strict = draft, strict
+
+    def read(self, tables: Sequence[_Table]) -> None:
+        """Read the entities of all tables first, then what refers to them."""
+        for stage in range(3):
+            for table in tables:
+                if stage in table.stages:
+                    self._read_table(table, stage)
+            self.draft.problems.check()
+
+    def _read_table(self, table: _Table, stage: int) -> None:
+        """Add what one stage reads of a table."""
+        draft, count = self.draft, 0
+        heading: dict[str, None] = {}
+        for where, raw in read_rows(table.path, table.layout.form, draft.problems):
+            count += 1
+            heading.update(dict.fromkeys(raw))
+            for row in table.layout.prepare(raw):
+                self._add_row(where, row, table.parts_of(where, row), stage)
+        if stage == min(table.stages):
+            self._count_unread(table, heading, count)
+
+    def _count_unread(self, table: _Table, heading: Iterable[str], count: int) -> None:
+        name, left_out = table.path.name, self.draft.left_out
+        if not count:
+            left_out[f"{name}: a table without a row"] += 1
+            if not is_json(table.path):  # its heading may be wrong, too
+                heading = read_heading(table.path, table.layout.form)
+                if heading and table.part:
+                    table.parts_of(f"{table.path}:1", dict.fromkeys(heading, ""))
+        if is_json(table.path) and not table.part:
+            return
+        used = table.used_columns()
+        used |= {column.partition(".")[0] for column in used} | table.used_by_others
+        further = [c for c in heading if table.layout.renamed(c) not in used]
+        if further:
+            what = f"that no table of {table.part} has" if table.part else "that the preset leaves"
+            listed = f"{', '.join(further):.200}"
+            left_out[f"columns of {name} {what} ({listed})"] = len(further)
+
+    def _add_row(
+        self, where: str, row: Mapping[str, Any], parts: Sequence[Part], stage: int
+    ) -> None:
+        entity = ""
+        for part in parts:
+            if part.stage != stage:
+                continue
+            if part.inherits and not entity:
+                continue
+            if not passes(row, part.where, part.unless):
+                continue
+            if part.part == "entities":
+                entity = self._add_entity(where, row, part) or entity
+            elif part.part == "retired":
+                self.draft.retired.add(_field(part, row, "id"))
+            else:
+                self._add_part(where, row, part, entity)
+
+    def _required(self, where: str, row: Mapping[str, Any], part: Part, name: str) -> str:
+        """A field; an empty one is an error, or counted."""
+        value = _field(part, row, name)
+        if not value and self.strict:
+            self.draft.problems.add(f"{where}: {name} is empty. Fill it in or take the line out.")
+        elif not value:
+            self.draft.left_out[f"rows of {part.part} whose {name} is empty"] += 1
+        return value
+
+    def _add_entity(self, where: str, row: Mapping[str, Any], part: Part) -> str:
+        entity = self._required(where, row, part, "id")
+        name = self._required(where, row, part, "name") if entity else ""
+        added = name and self.draft.add_entity(where, entity, name, _field(part, row, "type"))
+        return entity if added else ""
+
+    def _add_part(self, where: str, row: Mapping[str, Any], part: Part, entity: str) -> None:
+        draft = self.draft
+        if part.part in ("triples", "equivalences"):
+            names = REQUIRED[part.part]
+            values = {name: self._required(where, row, part, name) for name in names}
+            relation = values.get("relation") or _field(part, row, "relation") or SAME
+            if all(values.values()):
+                draft.add_pair(where, part.part, values["head"], relation, values["tail"])
+            return
+        own = entity if part.inherits else self._required(where, row, part, "id")
+        if not own:
+            return
+        name = REQUIRED[part.part][1]
+        texts = fill_template(part.fields[name], row)
+        if not texts and not part.inherits:
+            self._required(where, row, part, name)
+        for text in texts:
+            if part.part == "definitions":
+                draft.add_definition(where, own, text.strip())
+            elif part.part == "alternatives":
+                for other in split_names(text, part.separator):
+                    draft.add_alternative(own, other)
+            else:
+                self._add_names(where, row, part, own, split_names(text, part.separator))
+
+    def _add_names(
+        self, where: str, row: Mapping[str, Any], part: Part, entity: str, names: Sequence[str]
+    ) -> None:
+        kind, language = _field(part, row, "kind"), _field(part, row, "language")
+        source = _field(part, row, "source") or self.draft.source
+        preferred = self.draft.entities.get(entity, ("", ""))[0] if self._skips(part) else ""
+        column = next(iter(part.fields["name"][0][1::2]), "names")
+        for name in names:
+            if name != preferred:
+                self.draft.add_name(where, entity, name, kind, language, source, column)
+
+    def _skips(self, part: Part) -> bool:
+        """Whether a name that is the preferred one is left out: in a table of names it is not."""
+        return part.inherits or not self.strict
+
+
+def _usual_tables(
+    path: Path,
+    chosen: Mapping[str, Sequence[str] | None],
+    form: Form,
+    headerless: bool,
+    columns: Mapping[str, str],
+    draft: Draft,
+) -> list[_Table]:
+    """The tables of usual names in a folder, or the one file. Raises InputError for none, and for
+    no entities."""
+    unread: list[Path] = []
+    if path.is_dir():
+        by_name, others = _find_files(path, [p for p, own in chosen.items() if own is None])
+        found = {
+            part: by_name[part] if own is None else [path / one for one in own]
+            for part, own in chosen.items()
+        }
+        read_too = {file for own in found.values() for file in own}
+        hidden = [one for one in path.iterdir() if one.name.startswith(".")]
+        draft.left_out[HIDDEN] += sum(file not in read_too for file in hidden)
+        unread = [file for file in others if file not in read_too]
+        if unread:
+            listed = ", ".join(file.name for file in unread)
+            draft.left_out[f"files that are no table ({listed:.200})"] = len(unread)
+    else:
+        part = "triples" if headerless else _part_of_file(path, form, columns)
+        found = {part: [path]}
+    if not any(found.values()):
         raise InputError(
-            f"{where}: no kind of name {value!r}; {nearest(kind, KINDS)}Choose from:"
-            f" {', '.join(KINDS)}"
+            f"{path}: no tables here. Put entities.csv and triples.csv there (.tsv, .jsonl, .xlsx,"
+            " .gz too), or name files with --entities, --names, --definitions, --triples,"
+            " --equivalences."
         )
-    return kind
-
-
-def _language(where: str, value: str) -> str:
-    """A language's code in lower case: en for en, EN, eng and English. Raises InputError for what
-    is no code."""
-    code = LANGUAGES.get(value.upper(), value.lower())
-    if code and not re.fullmatch(r"[a-z]{2,3}(?:[-_][a-z0-9]{2,8})*", code):
+    if not found.get("entities") and draft.missing != "add":
+        others_too = f"; not read: {', '.join(f.name for f in unread):.200}" if unread else ""
         raise InputError(
-            f"{where}: expected the code of a language, such as en or zh, got {value!r:.40}. Fix"
-            " the line."
+            f"{path}: no entities table{others_too}. Give one (id, name, type), or take all ids:"
+            " --missing add"
         )
-    return code
+    bare = Form(form.encoding, form.delimiter, REQUIRED["triples"], sheet=form.sheet)
+    return [
+        _Table(
+            file, Layout((), form=bare if headerless and part == "triples" else form), part, columns
+        )
+        for part in PARTS
+        for file in found.get(part, [])
+    ]
 
 
-def files(path: str | Path) -> list[Path]:
-    """Every file that :func:`read` may read: the path itself, or all in the folder. Raises
-    InputError for none."""
-    path = Path(path)
-    if not path.is_dir():
-        return [path]
-    every = (file.relative_to(path) for file in path.rglob("*") if file.is_file())
-    found = sorted(
-        path / file for file in every if not any(part.startswith(".") for part in file.parts)
-    )
-    if not found:
+def _part_of_file(path: Path, form: Form, columns: Mapping[str, str]) -> str:
+    """The part that a single file has the columns of: triples, unless only those of entities are
+    there."""
+    if is_json(path):
+        heading = tuple(next((row for _, row in read_rows(path, form, Problems())), {}))
+    else:
+        heading = read_heading(path, form)
+    for part in ("triples", "entities"):
+        try:
+            _places(str(path), part, heading, columns, is_json(path))
+        except InputError:
+            continue
+        return part
+    return "triples"
+
+
+def _preset_tables(path: Path, preset: Preset, left_out: Counter[str]) -> list[_Table]:
+    """The files that a preset has layouts for. Raises InputError for none, and for a file that
+    lacks a column."""
+    single = not path.is_dir()
+    tables: list[_Table] = []
+    unread: list[str] = []
+    for file in files(path):
+        layouts = preset.layouts_of(file)
+        if single and not layouts:
+            layouts = [one for one in preset.layouts if not one.form.columns]
+        fitting = []
+        lacking: list[str] = []
+        heading: tuple[str, ...] = ()
+        for layout in layouts:
+            if is_json(file):
+                fitting.append(layout)
+                continue
+            heading = read_heading(file, layout.form)
+            missed = layout.lacking(heading)
+            if missed and (not lacking or len(missed) < len(lacking)):
+                lacking = missed
+            fitting += [] if missed else [layout]
+        if layouts and not fitting:
+            what = f"it has {', '.join(heading):.300}" if heading else "the file is empty"
+            raise InputError(
+                f"{file}:1: no column {', '.join(lacking)}, which the preset {preset.name} needs;"
+                f" {what}. Expected {preset.about}; is it another vocabulary's file? Columns of"
+                " another name: --columns name=title."
+            )
+        used = {column for layout in fitting for column in layout.used_columns()}
+        tables += [_Table(file, layout, used_by_others=used) for layout in fitting]
+        unread += [] if fitting else [file.name]
+    if not tables:
+        listed = ", ".join(dict.fromkeys(p for one in preset.layouts for p in one.files))
         raise InputError(
-            f"{path}: an empty folder. Put entities.csv and triples.csv there (.tsv, .jsonl, .gz"
-            " too)."
+            f"{path}: no file for the preset {preset.name} ({preset.about}). Expected {listed}; got"
+            f" {', '.join(unread):.300}."
         )
-    return found
+    if unread:
+        left_out[f"files that the preset does not read ({', '.join(unread):.200})"] = len(unread)
+    order = list(preset.layouts)
+    return sorted(tables, key=lambda table: order.index(table.layout))
 
 
 def read(
     path: str | Path,
+    preset: str | None = None,
     entities: Sequence[str] | None = None,
     names: Sequence[str] | None = None,
     definitions: Sequence[str] | None = None,
@@ -335,33 +473,41 @@ def read(
     equivalences: Sequence[str] | None = None,
     columns: Sequence[str] = (),
     headerless: bool = False,
-    missing: Literal["error", "add"] = "error",
+    missing: Literal["error", "add", "drop"] | None = None,
     synonyms: Sequence[str] = (),
     separator: str = "|",
+    delimiter: str | None = None,
+    sheet: str | None = None,
     encoding: str = "utf-8",
     language: str = "en",
     source: str = "tables",
     version: str = "not stated",
-    licence: str = "not stated",
+    licence: str | None = None,
 ) -> KnowledgeGraph:
-    """The tables in the folder `path`, or the triples in the file `path`.
+    """The tables in the folder `path`, or the entities or triples in the file `path`.
 
     Raises InputError naming path:line for a broken or empty value, a repeated entity or an unknown
-    id.
+    id; the first 20 are in one message.
 
     Args:
+        preset: Layout of a vocabulary's own files (hgnc, loinc, snomed, …), or a .yaml file.
         entities: Files of entities inside the folder. Default: those of that name.
         names: Files of names inside the folder. Default: those of that name.
         definitions: Files of definitions inside the folder. Default: those of that name.
         triples: Files of triples inside the folder. Default: those of that name.
         equivalences: Files of equivalences inside the folder. Default: those of that name.
-        columns: Columns that have other names, ours=theirs, such as head=source.
+        columns: Columns that have other names, ours=theirs, such as head=source, or those of one
+            table, such as names.kind=class; of JSON lines also a path of keys, such as
+            name=labels.en.value.
         headerless: Whether the files of triples have no header line.
-        missing: What an entity id is that the entities lack: an error, or a new entity named by its
-            id (add).
+        missing: What an entity id is that the entities lack: an error, a new entity named by its
+            id (add), or counted (drop). Default: error; of presets mostly drop.
         synonyms: Columns of the entities with further names of theirs, several to a field.
         separator: What parts the names in a field of --synonyms.
-        encoding: Encoding of the files.
+        delimiter: What parts fields: a character, or tab, comma, semicolon, pipe. Default: what the
+            heading has.
+        sheet: Sheet of a workbook. Default: the first.
+        encoding: Encoding of the files; UTF-16 with a mark is noticed.
         language: Language of names that say none.
         source: Source of names that say none.
         version: Version of the graph, for its manifest.
@@ -370,169 +516,53 @@ def read(
     path = Path(path)
     if not separator:
         raise InputError("--separator: expected at least one character")
-    if missing not in ("error", "add"):
-        raise InputError(f"--missing {missing}: expected error or add")
-    check_encoding(encoding)
-    renamed: dict[str, str] = {}
-    for pair in columns:
-        ours, equals, theirs = pair.partition("=")
-        if not equals or not any(ours in (*schema.names,) for schema in SCHEMAS.values()):
-            raise InputError(
-                f"--columns {pair}: expected ours=theirs, ours one of id, name, type, kind,"
-                " language, source, text, head, relation, tail"
-            )
-        renamed[ours] = theirs
-    given = {
+    if missing not in ("error", "add", "drop", None):
+        raise InputError(f"--missing {missing}: expected error, add or drop")
+    check_table_encoding(encoding)
+    renamed = _parse_columns(columns)
+    mark = parse_delimiter(delimiter) if delimiter else ""
+    chosen = {
         "entities": entities,
         "names": names,
         "definitions": definitions,
         "triples": triples,
         "equivalences": equivalences,
     }
-    left_out: Counter[str] = Counter()
-    if path.is_dir():
-        by_name, others = _find_files(
-            path, [part for part, chosen in given.items() if chosen is None]
-        )
-        found = {
-            part: by_name[part] if chosen is None else [path / one for one in chosen]
-            for part, chosen in given.items()
-        }
-        read_too = {file for own in found.values() for file in own}
-        hidden = [one for one in path.iterdir() if one.name.startswith(".")]
-        left_out[HIDDEN] += sum(file not in read_too for file in hidden)
-        unread = [file for file in others if file not in read_too]
-        if unread:
-            left_out[
-                f"files that are no table ({', '.join(file.name for file in unread):.200})"
-            ] = len(unread)
+    draft = Draft(language, source, missing or "error")
+    manifest = {"source": f"tables in {path.name}", "version": version}
+    if preset is None:
+        form = Form(encoding, mark, sheet=sheet or "")
+        tables = _usual_tables(path, chosen, form, headerless, renamed, draft)
+        for table in tables:
+            if table.part == "entities":
+                table.synonyms, table.separator = tuple(synonyms), separator
+        _Reader(draft, True).read(tables)
     else:
-        found = {part: [] for part in given} | {"triples": [path]}
-    if not any(found.values()):
+        if headerless or synonyms or any(own is not None for own in chosen.values()):
+            raise InputError(
+                f"--preset {preset}: names its files and columns itself. Leave --entities, --names,"
+                " --definitions, --triples, --equivalences, --synonyms and --headerless out."
+            )
+        own_preset = load_preset(preset, language)
+        changed = {"delimiter": mark, "sheet": sheet or "", "encoding": encoding}
+        own_preset = own_preset.with_options(
+            {key: value for key, value in changed.items() if value and value != "utf-8"}, renamed
+        )
+        draft.source = own_preset.source if source == "tables" else source
+        draft.missing, draft.repeated = missing or own_preset.missing, own_preset.repeated
+        manifest["source"] = f"{own_preset.about}: {path.name}"
+        licence = licence or own_preset.licence
+        tables = _preset_tables(path, own_preset, draft.left_out)
+        _Reader(draft, False).read(tables)
+        draft.name_relations(own_preset.relations)
+    draft.problems.check()
+    if not draft.entities:
+        files_read = [table.path for table in tables if table.part in ("", "entities")]
+        read_from = ", ".join(str(file) for file in files_read or [t.path for t in tables])
+        reasons = [f"{count:,} {why}" for why, count in draft.left_out.items() if count]
+        why = f" Left out: {'; '.join(reasons):.400}." if preset and reasons else ""
         raise InputError(
-            f"{path}: no tables here. Put entities.csv and triples.csv there (.tsv, .jsonl, .gz"
-            " too), or name files with --entities, --names, --definitions, --triples,"
-            " --equivalences."
+            f"{read_from:.200}: no entity.{why} Expected a line for each, such as id,name and then"
+            " D1,heart attack."
         )
-    if not found["entities"] and missing == "error":
-        others_too = (
-            f"; not read: {', '.join(f.name for f in unread):.200}"
-            if path.is_dir() and unread
-            else ""
-        )
-        raise InputError(
-            f"{path}: no entities table{others_too}. Give one (id, name, type), or take all ids:"
-            " --missing add"
-        )
-
-    entity: dict[str, tuple[str, str]] = {}
-    name_rows: dict[tuple[str, str, str, str, str], None] = {}
-    definition_rows: dict[tuple[str, str], None] = {}
-    triple_rows: dict[tuple[str, str, str], None] = {}
-    equal_rows: dict[tuple[str, str, str], None] = {}
-
-    def require_entity(one: str, where: str) -> str:
-        if one not in entity:
-            if missing == "error":
-                raise InputError(
-                    f"{where}: unknown entity id {one!r}. Add it to the entities, or use --missing"
-                    " add."
-                )
-            entity[one] = one, ""
-            name_rows[one, one, "preferred", language, source] = None
-        return one
-
-    def add(rows: dict[Any, None], part: str, *row: str) -> None:
-        left_out[f"rows of {part} that stand there twice"] += row in rows
-        rows[row] = None
-
-    for file in found["entities"]:
-        optional = ("type",)
-        for where, row in _rows(
-            file, "entities", encoding, False, renamed, optional, left_out, synonyms
-        ):
-            if row["id"] in entity:
-                raise InputError(
-                    f"{where}: entity id {row['id']!r} occurs twice. Take one of them out."
-                )
-            entity[row["id"]] = row["name"], row["type"]
-            name_rows[row["id"], row["name"], "preferred", language, source] = None
-            for column in synonyms:
-                for name in split_names(row[column], separator):
-                    if name.casefold() in NO_NAMES:
-                        left_out[f"fields of {column} that say there is no name ({name})"] += 1
-                    elif name != row["name"]:
-                        add(name_rows, "names", row["id"], name, "synonym", language, source)
-    for file in found["names"]:
-        for where, row in _rows(
-            file, "names", encoding, False, renamed, ("kind", "language", "source"), left_out
-        ):
-            kind, own_language = (
-                _kind(where, row["kind"]),
-                _language(where, row["language"]) or language,
-            )
-            add(
-                name_rows,
-                "names",
-                require_entity(row["id"], where),
-                row["name"],
-                kind,
-                own_language,
-                row["source"] or source,
-            )
-    for file in found["definitions"]:
-        for where, row in _rows(file, "definitions", encoding, False, renamed, (), left_out):
-            add(
-                definition_rows,
-                "definitions",
-                require_entity(row["id"], where),
-                row["text"].strip(),
-            )
-    for file in found["triples"]:
-        for where, row in _rows(file, "triples", encoding, headerless, renamed, (), left_out):
-            add(
-                triple_rows,
-                "triples",
-                require_entity(row["head"], where),
-                row["relation"],
-                require_entity(row["tail"], where),
-            )
-    for file in found["equivalences"]:
-        for where, row in _rows(
-            file, "equivalences", encoding, False, renamed, ("relation",), left_out
-        ):
-            add(
-                equal_rows,
-                "equivalences",
-                require_entity(row["head"], where),
-                row["relation"] or SAME,
-                require_entity(row["tail"], where),
-            )
-
-    if not entity:
-        tables = found["entities"] or [file for own in found.values() for file in own]
-        raise InputError(
-            f"{', '.join(map(str, tables)):.200}: no entity. Expected a line for each, such as"
-            " id,name and then D1,heart attack."
-        )
-
-    def built(part: str, rows: list[tuple[str, ...]]) -> dict[str, list[str]]:
-        return {
-            column: [row[place] for row in rows] for place, column in enumerate(SCHEMAS[part].names)
-        }
-
-    return KnowledgeGraph(
-        entities=table(
-            "entities", built("entities", [(one, *rest) for one, rest in entity.items()])
-        ),
-        names=table("names", built("names", list(name_rows))),
-        definitions=table("definitions", built("definitions", list(definition_rows))),
-        triples=table("triples", built("triples", list(triple_rows))),
-        equivalences=table("equivalences", built("equivalences", list(equal_rows))),
-        manifest={
-            "source": f"tables in {path.name}",
-            "version": version,
-            "licence": licence,
-            "left_out": dict(+left_out),
-        },
-    )
+    return draft.graph(manifest | {"licence": licence or "not stated"})

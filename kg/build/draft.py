@@ -1,0 +1,175 @@
+"""A graph while its files are read: rows of its parts, what is left out and what is wrong."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from core.settings import nearest
+from kg.build.rows import Problems
+from kg.build.sources.umls import LANGUAGES as ISO_LANGUAGES
+from kg.graph import KINDS, SCHEMAS, KnowledgeGraph, table
+
+#: codes of languages by their other codes and words
+LANGUAGES = ISO_LANGUAGES | {
+    "ENGLISH": "en",
+    "ZHO": "zh",
+    "CHINESE": "zh",
+    "FRA": "fr",
+    "DEU": "de",
+    "中文": "zh",
+    "英文": "en",
+}
+#: what a field says that has no name; `Na` is sodium
+NO_NAMES = frozenset("N/A n/a #N/A NA null NULL Null none NONE None nan NaN - -- ? .".split())
+SAME = "equivalent"  #: the relation of an equivalence that names none
+
+
+def split_names(field: str, separator: str) -> list[str]:
+    """The names in a field, each once, without blanks at their ends."""
+    parts = field.split(separator) if separator else [field]
+    names = (" ".join(name.split()) for name in parts)
+    return list(dict.fromkeys(name for name in names if name))
+
+
+def parse_kind(value: str) -> str | None:
+    """A name's kind in lower case, "synonym" where there is none; None for one that no graph
+    has."""
+    kind = "_".join(value.lower().split()) or "synonym"
+    return kind if kind in KINDS else None
+
+
+def parse_language(value: str) -> str | None:
+    """A language's code in lower case: en for en, EN, eng and English; None for what is no code."""
+    code = LANGUAGES.get(value.upper(), value.lower())
+    return code if not code or re.fullmatch(r"[a-z]{2,3}(?:[-_][a-z0-9]{2,8})*", code) else None
+
+
+@dataclass
+class Draft:
+    """Rows of a graph.
+
+    language, source: of names that say none.
+    missing: what an id is that no entity has: an error, counted (drop), or a new entity (add).
+    repeated: what a second row of an entity is: an error, or further names of it (synonym).
+    """
+
+    language: str = "en"
+    source: str = "tables"
+    missing: str = "error"
+    repeated: str = "error"
+    problems: Problems = field(default_factory=Problems)
+    left_out: Counter[str] = field(default_factory=Counter)
+    entities: dict[str, tuple[str, str]] = field(default_factory=dict)
+    retired: set[str] = field(default_factory=set)
+    nameless: set[str] = field(default_factory=set)
+    alternatives: dict[str, dict[str, None]] = field(default_factory=lambda: defaultdict(dict))
+    rows: dict[str, dict[tuple[str, ...], None]] = field(default_factory=lambda: defaultdict(dict))
+
+    def add_entity(self, where: str, entity: str, name: str, kind: str) -> bool:
+        """Add an entity and its preferred name. Returns whether the rest of its row is its own."""
+        if entity in self.retired:
+            self.left_out["entities that are no longer active"] += 1
+            return False
+        if name in NO_NAMES:
+            self.left_out[f"entities whose name says that there is none ({name})"] += 1
+            self.nameless.add(entity)
+            return False
+        if entity in self.entities:
+            if self.repeated == "error":
+                self.problems.add(
+                    f"{where}: entity id {entity!r} occurs twice. Take one of them out."
+                )
+                return False
+            self.left_out["further rows of an entity, whose names are synonyms"] += 1
+            if name != self.entities[entity][0]:
+                self.add_name(where, entity, name, "synonym", "", self.source, "name")
+            return True
+        self.entities[entity] = name, kind
+        self.rows["names"][entity, name, "preferred", self.language, self.source] = None
+        return True
+
+    def add_name(
+        self, where: str, entity: str, name: str, kind: str, language: str, source: str, column: str
+    ) -> None:
+        """Add a name; the entity's preferred one is not added again. column: where it is from, for
+        the count of what says that there is no name."""
+        if name in NO_NAMES:
+            self.left_out[f"fields of {column} that say there is no name ({name})"] += 1
+            return
+        known_kind, code = parse_kind(kind), parse_language(language)
+        if known_kind is None:
+            self.problems.add(
+                f"{where}: no kind of name {kind!r}; {nearest(kind, KINDS)}Choose from:"
+                f" {', '.join(KINDS)}"
+            )
+            return
+        if code is None:
+            self.problems.add(
+                f"{where}: expected the code of a language, such as en or zh, got"
+                f" {language!r:.40}. Fix the line."
+            )
+            return
+        if self.is_entity(where, entity, "names"):
+            self._add("names", entity, name, known_kind, code or self.language, source)
+
+    def add_definition(self, where: str, entity: str, text: str) -> None:
+        if self.is_entity(where, entity, "definitions"):
+            self._add("definitions", entity, text)
+
+    def add_pair(self, where: str, part: str, head: str, relation: str, tail: str) -> None:
+        """Add a triple or an equivalence."""
+        if self.is_entity(where, head, part) and self.is_entity(where, tail, part):
+            self._add(part, head, relation, tail)
+
+    def add_alternative(self, entity: str, other: str) -> None:
+        if entity in self.entities and other != entity:
+            self.alternatives[entity][other] = None
+
+    def is_entity(self, where: str, entity: str, part: str) -> bool:
+        """Whether an id is an entity's, of a new one where `missing` is add."""
+        if entity in self.entities:
+            return True
+        if self.missing == "add":
+            self.entities[entity] = entity, ""
+            self.rows["names"][entity, entity, "preferred", self.language, self.source] = None
+            return True
+        if self.missing == "drop" or entity in self.nameless:
+            self.left_out[f"rows of {part} with an id that no entity has"] += 1
+        else:
+            self.problems.add(
+                f"{where}: unknown entity id {entity!r}. Add it to the entities, or use --missing"
+                " add."
+            )
+        return False
+
+    def _add(self, part: str, *row: str) -> None:
+        self.left_out[f"rows of {part} that stand there twice"] += row in self.rows[part]
+        self.rows[part][row] = None
+
+    def name_relations(self, names: Mapping[str, str]) -> None:
+        """Name the relations of triples by `names`, or by the entity that a relation is."""
+        renamed: dict[tuple[str, ...], None] = {}
+        for head, relation, tail in self.rows["triples"]:
+            entity = self.entities.get(relation)
+            name = names.get(relation) or ("_".join(entity[0].split()) if entity else relation)
+            renamed[head, name, tail] = None
+        self.rows["triples"] = renamed
+
+    def graph(self, manifest: dict[str, Any]) -> KnowledgeGraph:
+        """The graph of the rows. Raises InputError where something was wrong."""
+        self.problems.check()
+        rows = self.rows | {"entities": {(key, *rest): None for key, rest in self.entities.items()}}
+        tables = {}
+        for part, schema in SCHEMAS.items():
+            columns = enumerate(schema.names)
+            content = {name: [row[at] for row in rows.get(part, {})] for at, name in columns}
+            tables[part] = table(part, content)
+        others = {entity: list(ids) for entity, ids in self.alternatives.items()}
+        more = {"alternatives": others} if others else {}
+        return KnowledgeGraph(
+            **tables, manifest=manifest | more | {"left_out": dict(+self.left_out)}
+        )
