@@ -115,8 +115,8 @@ fuzz: $(INSTALLED)  ## broken files for every reader, seeded (SECONDS=60 SEED=0 
 soak: $(INSTALLED)  ## a server under 16 clients, half of them slow or broken (MINUTES=30)
 	@$(VENV_PYTHON) -P -m tests.soak --minutes $(or $(MINUTES),30)
 
-mutants: $(INSTALLED)  ## put one listed fault after the other into a copy of the code: a named test must fail (ONLY=word JOBS=2)
-	@$(VENV_PYTHON) -P -m tests.mutants $(if $(ONLY),--only '$(ONLY)') $(if $(JOBS),--jobs '$(JOBS)')
+mutants: $(INSTALLED)  ## put one listed fault after the other into a copy of the code: a named test must fail (ONLY=word JOBS=2); or draw faults by chance (GENERATE=300 SEED=1 ROOM=inference)
+	@$(VENV_PYTHON) -P -m tests.mutants $(if $(ONLY),--only '$(ONLY)') $(if $(JOBS),--jobs '$(JOBS)') $(if $(GENERATE),--generate '$(GENERATE)' --seed '$(or $(SEED),0)') $(if $(ROOM),--room '$(ROOM)') $(if $(REPORT),--report '$(REPORT)')
 
 faults: $(INSTALLED)  ## kills, full disks and an absent server in every stage of every pipeline and every command (KILLS=20 PAPERS="kebiolm verbs" SEED=0 JOBS=2)
 	@$(VENV_PYTHON) -P -m tests.faults --kills $(or $(KILLS),20) --seed $(or $(SEED),0) $(if $(JOBS),--jobs '$(JOBS)') $(if $(PAPERS),--papers $(PAPERS))

@@ -315,6 +315,8 @@ def _become(asked: dict[str, Any]) -> None:
         from lightning_utilities.core.rank_zero import rank_zero_only
 
         rank_zero_only.rank = int(os.environ.get("RANK", os.environ.get("LOCAL_RANK", 0)))  # type: ignore[attr-defined]
+    if first := os.environ.get("KEPL_TESTS_FIRST"):  # what every process of a run imports first
+        importlib.import_module(first)
     if kind == "-m":
         runpy.run_module(what, run_name="__main__", alter_sys=True)
     else:

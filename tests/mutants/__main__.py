@@ -1,6 +1,10 @@
 """Put each listed fault into a copy of the tree and run the tests that must notice it.
 
     make mutants [ONLY=WORD] [JOBS=2]        python -m tests.mutants [--only WORD] [--jobs 2]
+    make mutants GENERATE=300 SEED=1 [ROOM=inference] [REPORT=faults.json]
+
+With GENERATE, the faults are not those of the list but drawn by chance (tests/mutants/generate.py),
+and the tests are those that run the changed block (tests/mutants/generated.py).
 
 The checkout is never edited. The named tests run without a fault first and must pass. Then every
 fault is reported as `killed` (a named test fails), `survived` (all pass), `stale` (it does not fit
@@ -63,9 +67,11 @@ class Worker:
             "KEPL_TESTS_SERVER": f"{os.getpid()} {server}",  # for what the tests start
         }
 
-    def run(self, tests: Iterable[str], seconds: float = SECONDS) -> tuple[int | None, str]:
+    def run(
+        self, tests: Iterable[str], seconds: float = SECONDS, options: Sequence[str] = OPTIONS
+    ) -> tuple[int | None, str]:
         """(pytest's exit status, None past `seconds`; the end of its output)."""
-        words = [sys.executable, "-m", "pytest", *OPTIONS, f"--basetemp={self.temporary}", *tests]
+        words = [sys.executable, "-m", "pytest", *options, f"--basetemp={self.temporary}", *tests]
         with tempfile.TemporaryFile("w+b") as output:
             process = preload.start(self.server, words, self.tree, self.environment, output, output)
             try:
@@ -226,7 +232,22 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--jobs", type=int, default=os.cpu_count() or 1, help="processes (one for each core)"
     )
+    parser.add_argument("--generate", type=int, metavar="N", help="draw N faults by chance instead")
+    parser.add_argument("--seed", type=int, default=0, help="of the drawn faults")
+    parser.add_argument("--room", help="draw them in this room alone")
+    parser.add_argument("--report", type=Path, metavar="FILE", help="the drawn faults as JSON")
     given = parser.parse_args(argv)
+    if given.generate:
+        from tests.mutants import generated
+
+        if given.room and given.room not in generated.ROOMS:
+            choices = ", ".join(generated.ROOMS)
+            print(f"error: no room {given.room!r}; choose from: {choices}", file=sys.stderr)
+            return 2
+        rooms = (given.room,) if given.room else generated.ROOMS
+        return generated.run_generated(
+            ROOT, given.generate, given.seed, rooms, given.jobs, report=given.report
+        )
     chosen = [f for f in read(LIST) if given.only in f.name or given.only in f.file]
     if not chosen:
         print(f"error: no fault whose name or file contains {given.only!r}", file=sys.stderr)
