@@ -48,7 +48,6 @@ def test_text(tmp_path, end):
         "obsolete terms": 1,
         "terms without a label": 1,
         "edges to terms left out": 2,
-        "[Typedef] stanzas": 1,
         "xrefs to other vocabularies": 0,
     }
     assert (
@@ -364,3 +363,11 @@ def test_json_counts_what_is_not_read_and_knows_owl_deprecated(tmp_path):
         and left_out["logicalDefinitionAxioms"] == 2
     )
     assert left_out["xrefs to other vocabularies"] == 1 and left_out["properties of terms"] >= 1
+
+
+def test_a_relation_has_the_name_of_its_typedef(tmp_path):
+    text = "[Term]\nid: A:1\nname: a\nrelationship: RO:1 A:2\nrelationship: RO:2 A:2\n\n"
+    text += '[Term]\nid: A:2\nname: b\n\n[Typedef]\nid: RO:1\nname: part of {x="y"} ! remark\n'
+    (tmp_path / "a.obo").write_text(text)
+    graph = obo.read(tmp_path / "a.obo")
+    assert [row[1] for row in rows(graph.triples)] == ["part_of", "RO:2"]

@@ -10,8 +10,8 @@ https://github.com/geneontology/obographs. OBO 1.0's `exact_synonym:` tags are r
                 is `related`
     alternatives  in the manifest, {id: [alternative id, …]}: alt_id, and the id of an obsolete term
     with one replaced_by equivalences  xrefs between two terms of the file; other xrefs are counted
-    triples     is_a, and each relationship under its id or, in JSON, its predicate's label with
-                blanks as `_`
+    triples     is_a, and each relationship under the name of its [Typedef] or, in JSON, its
+                predicate's label, with blanks as `_`; without one, under its id
     left out    obsolete terms, terms without a label, edges to terms that are not (or no longer) in
                 the file, and every line
                 or value of a kind that is not read (xref, subset, intersection_of, …): counted
@@ -166,6 +166,7 @@ def _from_text(path: Path) -> Ontology:
     left_out: Counter[str] = Counter()
     stanza, opened_at = "header", 0
     term: Term | None = None  # None inside [Term] until its id has been read
+    relation, relations = "", dict[str, str]()  # names of relations, by id
     for number, line in _logical_lines(path):
         line = _without_comment(line).strip()
         if not line:
@@ -181,7 +182,7 @@ def _from_text(path: Path) -> Ontology:
                     f"{where}: expected a stanza like [Term], got {line[:60]!r}. Fix the line."
                 )
             stanza, opened_at, term = line[1:-1], number, None
-            left_out[f"[{stanza}] stanzas"] += stanza != "Term"
+            left_out[f"[{stanza}] stanzas"] += stanza not in ("Term", "Typedef")
             continue
         tag, colon, value = line.partition(":")
         value = value.strip()
@@ -202,6 +203,11 @@ def _from_text(path: Path) -> Ontology:
             elif tag == "remark" and "licen" in value.lower():
                 licence = licence or one_line(unescaped(value))
             continue
+        if stanza == "Typedef" and tag in ("id", "name"):
+            words = unescaped(MODIFIERS.sub("", value)).split()
+            if tag == "id":
+                relation = " ".join(words)
+            relations[relation] = "_".join(words)
         if stanza != "Term":
             continue
         if tag == "id":
@@ -254,6 +260,8 @@ def _from_text(path: Path) -> Ontology:
         )
     if not terms:
         raise InputError(f"{path}:1: no [Term] stanza in the file. Give an ontology in OBO format.")
+    for term in terms.values():
+        term.edges = [(relations.get(relation, relation), tail) for relation, tail in term.edges]
     version = header.get("data-version") or header.get("date", "")
     return Ontology(terms, version, licence, header.get("default-namespace", ""), left_out)
 
