@@ -129,7 +129,9 @@ def trainings() -> Iterator[tuple[str, str, str, dict[str, Any], list[str]]]:
     for paper in papers():
         pipeline = pretrain.pipeline_of(paper)
         for profile in pipeline["profiles"]:
-            for variant in pipeline["variants"]:
+            for variant, own in pipeline["variants"].items():
+                if profile not in own.get("profiles", pipeline["profiles"]):
+                    continue
                 plan = commands(
                     paper,
                     profile,
@@ -158,7 +160,9 @@ def test_the_configs_of_a_variant_are_laid_over_the_paper_s_in_order() -> None:
         folder = f"experiments/{paper}/"
         own = [folder + f for f in pipeline["variants"][variant].get("configs", [])]
         shared = [folder + f for f in pipeline["profiles"][profile].get("configs", [])]
-        ordered = {tuple(own + shared), tuple(shared + own)}
+        by_profile = pipeline["variants"][variant].get("profiles", {}).get(profile, {})
+        last = [folder + f for f in by_profile.get("last", [])]
+        ordered = {tuple(own + shared + last), tuple(shared + own + last)}
         assert files[0] == f"{folder}pretrain.yaml" and tuple(files[1:-1]) in ordered, (
             paper,
             profile,
@@ -472,6 +476,16 @@ def test_variants_choose_among_trainings() -> None:
         results("tpye")
     with pytest.raises(InputError, match="no variant 'type'; this pipeline has none"):
         commands("kg/cmekg_transr", "small", Path("/w"), variants=["type"])
+
+
+def test_a_variant_may_differ_by_profile() -> None:
+    plan = commands("sapbert", "small", Path("/w"), GIVEN, variants=["bilingual"], plan=True)
+    titles = [stage.title for stage in plan]
+    assert "Encoder with the graph's characters" in titles
+    paper = commands("sapbert", "paper", Path("/w"), GIVEN, variants=["bilingual"], plan=True)
+    assert "Encoder with the graph's characters" not in [stage.title for stage in paper]
+    with pytest.raises(InputError, match="bilingual: none in PROFILE=ontologies; choose from: sma"):
+        commands("sapbert", "ontologies", Path("/w"), GIVEN, variants=["bilingual"], plan=True)
 
 
 def test_variants_train_together_on_a_cpu_only(monkeypatch: pytest.MonkeyPatch) -> None:
