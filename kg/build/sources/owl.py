@@ -103,9 +103,8 @@ class _Reader:
 
     def _values(self, subject: Node, predicate: URIRef) -> list[str]:
         """Ids and texts of a property."""
-        found = sorted(
-            o for o in self.graph.objects(subject, predicate) if not isinstance(o, BNode)
-        )
+        objects = self.graph.objects(subject, predicate)
+        found = sorted((o for o in objects if not isinstance(o, BNode)), key=str)
         return [self.ids.get(o) or obo.curie(str(o)) for o in found]
 
     def _term(self, subject: Node) -> Term:
