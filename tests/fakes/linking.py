@@ -200,4 +200,7 @@ def write(folder: Path) -> Path:
     cometa(folder / "COMETA-EL/cometa/stratified_general")
     phrases(folder / "AAP-EL/askapatient", "AskAPatient")
     phrases(folder / "TwADR-L-EL/twadrl", "TwADR-L")
+    rows = ["translation_language\tsubject_id\tpredicate_id\ttranslation_value"]
+    rows += [f"zh\tHP:{n:07d}\trdfs:label\t名{n}" for n in range(1, 80)]
+    compressed(folder / "HPO-zh/hp-zh.babelon.tsv.gz", "\n".join(rows) + "\n")
     return folder
