@@ -132,7 +132,7 @@ class Scripted:
         draw = self.draws.pop(0)
         return np.array(draw) if isinstance(draw, list) else draw
 
-    random = integers = choice = permutation = _next
+    random = integers = choice = permutation = poisson = _next
 
     def finish(self) -> None:
         """Every draw was taken."""

@@ -252,3 +252,14 @@ def test_order_and_padding_of_an_export(small: Small, tmp_path: Path) -> None:
     assert np.load(tmp_path / "frequency.npy").tolist() == [1, 1, 2, 1]
     # D has two triples, H and P one, R two
     assert np.load(tmp_path / "degree.npy").tolist() == [2, 1, 1, 2]
+
+
+def test_halves_of_unequal_length_are_swapped(small: Small) -> None:
+    """A's second segment, of three tokens, comes first; spans and labels move with the tokens."""
+    data = make_ordered(KnowBERTData, small)
+    draws = Scripted(0.49, [0.9, 0.05, 0.9, 0.9, 0.9, 0.9, 0.14, 0.9], [])
+    values = list_values(data.collate([data.example(0, draws, False)]))
+    assert values["input_ids"] == [[2, 13, 16, 17, 3, 6, 4, 8, 9, 10, 11, 5, 3]]
+    assert values["second"] == [[0] * 5 + [1] * 8] and values["order"] == [1]
+    assert values["mlm_labels"] == [[N, N, 16, N, N, N, 7, N, N, N, N, N, N]]
+    assert values["mentions"]["span"] == [[0, 8, 11], [0, 1, 2]]
