@@ -11,13 +11,16 @@ import math
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from datamodules.ernie import ERNIEData
 from datamodules.kebiolm import KeBioLMData
 from datamodules.knowbert import KnowBERTData
 from datamodules.mlm import MLMData
+from datamodules.sapbert.name_pairs import _pairs
 from datamodules.smedbert import SMedBERTData
+from datamodules.smedbert.negatives import Sampler, once, without_neighbours
 from tests.golden.small import Scripted, Small, list_values, make_data, write
 
 N = -100  # nothing to predict
@@ -263,3 +266,29 @@ def test_halves_of_unequal_length_are_swapped(small: Small) -> None:
     assert values["second"] == [[0] * 5 + [1] * 8] and values["order"] == [1]
     assert values["mlm_labels"] == [[N, N, 16, N, N, N, 7, N, N, N, N, N, N]]
     assert values["mentions"]["span"] == [[0, 8, 11], [0, 1, 2]]
+
+
+def test_smedberts_negatives() -> None:
+    """Types 1, 0, 0, 0 and counts 1, 1, 2, 1: intervals 2/7, 3/7 and 2/7 of type 0 for entities 1,
+    2 and 3. Evenly drawn ones are never the neighbour itself, and -1 where there are no more."""
+    sampler = Sampler(np.array([1, 0, 0, 0]), np.array([1, 1, 2, 1]))
+    draws = Scripted([[0.0, 0.28, 0.29, 0.71, 0.72, 0.99]])
+    assert sampler.drawn(np.array([3]), 6, draws).tolist() == [[1, 1, 2, 2, 3, 3]]
+    drawn = sampler.others(np.array([2, 0]), 2, Scripted([1, 2, 0], [0]))
+    assert drawn.tolist() == [[3, 1], [-1, -1]]
+    assert once(np.array([[3, 1, 3, 1], [2, 2, 2, 0]])).tolist() == [[3, 1, -1, -1], [2, -1, -1, 0]]
+    near = np.array([[1, -1], [0, 2]])
+    assert without_neighbours(np.array([[3, 1], [2, 1]]), near).tolist() == [[3, -1], [-1, 1]]
+
+
+def test_sapberts_names_of_the_same_words() -> None:
+    """Concept 0 has two names of the same words, of which the first counts; concept 1 has a name of
+    these words, too, and one of others: one pair."""
+    member = np.array([[0, 0], [0, 1], [1, 2], [1, 3]])
+    concepts = pa.array(["a", "b"])
+    bags = np.array([0, 0, 0, 1])
+    pairs, capped, lost = _pairs(member, concepts, 50, 0, bags)
+    assert sorted(pairs[0, :2].tolist()) == [2, 3]
+    assert pairs[:, 2].tolist() == [1] and (capped, lost) == (0, 0)
+    pairs, *_ = _pairs(member, concepts, 50, 0)
+    assert sorted(map(sorted, pairs[:, :2].tolist())) == [[0, 1], [2, 3]]
