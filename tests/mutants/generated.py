@@ -45,6 +45,7 @@ class Contexts:
     seconds: dict[str, float] = field(default_factory=dict)
     tests: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))  # of `file:line`
     size: Counter[str] = field(default_factory=Counter)  # the blocks of a test
+    readers: set[str] = field(default_factory=set)  # test files that read signatures
 
     def add(self, record: dict[str, Any]) -> None:
         """What was collected for one test file."""
@@ -64,6 +65,9 @@ class Contexts:
         if line == MODULE and inside:  # of a constant: whoever uses the module
             blocks = inside
         found = {test for block in blocks for test in self.tests.get(block, ())}
+        if change.kind == "default":  # seen without a call
+            importing = self.tests.get(f"{file}:{MODULE}", set())
+            found |= {test for test in importing if test.split("::")[0] in self.readers}
         order = sorted(found, key=lambda t: (not is_near(t, file), self.size[t], t))
         chosen: list[str] = []
         spent = 0.0
@@ -181,6 +185,7 @@ def collect(free: queue.Queue[Worker], root: Path, files: Sequence[str], jobs: i
     with ThreadPoolExecutor(jobs) as threads:
         for record in threads.map(record_file, files):
             contexts.add(record)
+    contexts.readers = {file for file in files if "signature(" in (root / file).read_text()}
     return contexts
 
 
