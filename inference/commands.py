@@ -11,11 +11,11 @@ import logging
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from core.files import InputError, descriptor_of, digest, limit_documents, lines, lines_of
 from core.outputs import Output, check_ending
@@ -23,6 +23,9 @@ from core.settings import given_options
 from core.stopping import keeping
 from datamodules.options import Files
 from inference.options import LinkerOptions, Matching, Pooling, TextFiles, Work, check_device
+
+if TYPE_CHECKING:
+    from torch import Tensor  # the command starts without torch
 
 LOG = logging.getLogger(__name__)
 
@@ -294,8 +297,6 @@ class Embed:
                     )
                 )
             return
-        from safetensors.torch import save
-
         settings = {name: str(value) for name, value in own.settings.items()}
         made_of = settings | {"texts": digest(texts)}
         facts = target.finished(made_of, self.fresh)
@@ -303,10 +304,26 @@ class Embed:
             vectors = own(texts)
             facts = {"vectors": len(texts), "size": vectors.shape[1]}
             with target.written(made_of, facts, "wb") as handle:
-                handle.write(save({"vectors": vectors.contiguous()}, metadata=settings))
+                handle.write(encode_vectors(vectors, settings))
         else:
             LOG.info(f"{self.output}: already complete; --fresh makes it again")
         print(f"{self.output}: {facts['vectors']:,} vectors of {facts['size']} by {chosen.name}")
+
+
+def encode_vectors(vectors: Tensor, settings: Mapping[str, str]) -> bytes:
+    """A safetensors file of `vectors`, the same bytes for the same vectors and settings.
+
+    safetensors writes the settings in the order of a hash table, another one each time.
+    """
+    from safetensors.torch import save
+
+    content = save({"vectors": vectors.contiguous()}, metadata=dict(settings))
+    size = int.from_bytes(content[:8], "little")
+    header = jsons.loads(content[8 : 8 + size])
+    header["__metadata__"] = dict(sorted(settings.items()))
+    text = jsons.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)  # tensors begin at a multiple of eight bytes
+    return len(text).to_bytes(8, "little") + text + content[8 + size :]
 
 
 def _print_spans(number: int, one: str, spans: Sequence[Any], json: bool) -> None:
