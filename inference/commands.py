@@ -310,17 +310,17 @@ class Embed:
         print(f"{self.output}: {facts['vectors']:,} vectors of {facts['size']} by {chosen.name}")
 
 
-def encode_vectors(vectors: Tensor, settings: Mapping[str, str]) -> bytes:
-    """A safetensors file of `vectors`, the same bytes for the same vectors and settings.
+def encode_vectors(vectors: Tensor, facts: Mapping[str, str]) -> bytes:
+    """A safetensors file of `vectors`, the same bytes for the same vectors and facts of them.
 
-    safetensors writes the settings in the order of a hash table, another one each time.
+    safetensors writes the facts in the order of a hash table, another one each time.
     """
     from safetensors.torch import save
 
-    content = save({"vectors": vectors.contiguous()}, metadata=dict(settings))
+    content = save({"vectors": vectors.contiguous()}, metadata=dict(facts))
     size = int.from_bytes(content[:8], "little")
     header = jsons.loads(content[8 : 8 + size])
-    header["__metadata__"] = dict(sorted(settings.items()))
+    header["__metadata__"] = dict(sorted(facts.items()))
     text = jsons.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)  # tensors begin at a multiple of eight bytes
     return len(text).to_bytes(8, "little") + text + content[8 + size :]

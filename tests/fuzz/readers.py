@@ -106,6 +106,13 @@ def text_lines(content: bytes) -> int:
     return len(split(content))
 
 
+def table_lines(content: bytes) -> int:
+    """As `text_lines`, of a table, which may be UTF-16."""
+    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
+        content = content.decode("utf-16", errors="replace").encode()
+    return text_lines(content)
+
+
 def full_lines(content: bytes) -> int:
     return sum(bool(line.decode().strip()) for line in split(content))
 
@@ -394,7 +401,7 @@ READERS: dict[str, Reader] = {
         no_rows(tables.read),
     ),
     "table of triples": Reader(
-        put("a.tsv", TABLES["triples.csv"].replace(",", "\t")), _triple_file, text_lines
+        put("a.tsv", TABLES["triples.csv"].replace(",", "\t")), _triple_file, table_lines
     ),
     "spo": Reader(put("a.spo", SPO), _spo, full_lines),
     "disease39": Reader(
