@@ -11,7 +11,7 @@ of their ids.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import cached_property
 from itertools import repeat
 from typing import NamedTuple, Protocol
@@ -205,6 +205,23 @@ class NearestByTfIdf:
         )
 
 
+def cut_known(text: str, known: Container[str], longest: int) -> list[str]:
+    """A text cut, from the left, into the longest strings that are known, of at most `longest`
+    characters, and single characters between them.
+
+    >>> cut_known("abcd", {"bc", "b"}, 2)
+    ['a', 'bc', 'd']
+    """
+    pieces: list[str] = []
+    start = 0
+    while start < len(text):
+        ends = range(min(len(text), start + longest), start, -1)
+        end = next((end for end in ends if text[start:end] in known), start + 1)
+        pieces.append(text[start:end])
+        start = end
+    return pieces
+
+
 class Translated:
     """A dictionary translation, the trivial baseline of linking across languages: the longest known
     phrases of a mention, from the left, as their translations, searched as `NearestByTfIdf` does.
@@ -218,17 +235,8 @@ class Translated:
         self.longest = max(map(len, phrases), default=0)
 
     def translate(self, mention: str) -> str:
-        parts: list[str] = []
-        start = 0
-        while start < len(mention):
-            ends = range(min(len(mention), start + self.longest), start, -1)
-            end = next((end for end in ends if mention[start:end] in self.phrases), None)
-            if end is None:
-                parts.append(mention[start])
-                start += 1
-            else:
-                parts.append(f" {self.phrases[mention[start:end]]} ")
-                start = end
+        pieces = cut_known(mention, self.phrases, self.longest)
+        parts = [f" {self.phrases[p]} " if p in self.phrases else p for p in pieces]
         return " ".join("".join(parts).split())
 
     def link(self, mentions: Sequence[str], contexts: Sequence[str | None]) -> list[Ranking]:

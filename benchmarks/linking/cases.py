@@ -14,7 +14,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from benchmarks.linking.evaluate import BASELINES, folds_of
+from benchmarks.linking.evaluate import BASELINES
+from benchmarks.linking.folds import folds_of
+from benchmarks.linking.sets import refuse_sets
 from benchmarks.options import Folds, Split
 from benchmarks.results import Result, load_result, stored
 from core.files import InputError, lines, written
@@ -45,6 +47,7 @@ def scored_run(
 
     Raises InputError when there is none, or its mentions are others than the available ones.
     """
+    refuse_sets(name, "cases are")
     definition = linking_task(name)
     if of and Path(of).is_dir():
         found = [load_result(of)]

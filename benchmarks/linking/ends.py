@@ -39,7 +39,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.linking.evaluate import folds_of
+from benchmarks.linking.folds import folds_of
 from benchmarks.options import Evaluation, Folds
 from benchmarks.results import (
     OVERALL,

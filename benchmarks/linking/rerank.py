@@ -16,7 +16,8 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from benchmarks.linking import evaluate as scoring
+from benchmarks.linking import folds as prepare
+from benchmarks.linking.evaluate import score_linker
 from benchmarks.options import Evaluation, Reranking
 from benchmarks.results import Result, model_of
 from core.artifact import has_manifest, read_manifest
@@ -37,7 +38,7 @@ HELD_OUT = 0.05  #: share of the documents whose mentions validate
 
 
 def samples_of(
-    linker: Linkable, fold: scoring.Prepared, work: Work | None = None
+    linker: Linkable, fold: prepare.Prepared, work: Work | None = None
 ) -> dict[str, list[Sample]]:
     """{train, held_out: samples} of a fold's mentions, composite ones left out; equal ones once.
 
@@ -48,7 +49,7 @@ def samples_of(
     owners = [mention.document if several else mention.id for mention in fold.mentions]
     ordered = sorted(set(owners), key=digest)
     held = frozenset(ordered[: math.ceil(HELD_OUT * len(ordered))])
-    rankings = scoring.linked(linker.on(fold.names, work or Work()), fold)
+    rankings = prepare.linked(linker.on(fold.names, work or Work()), fold)
     found: dict[str, dict[str, Sample]] = {"train": {}, "held_out": {}}
     rows = zip(fold.mentions, owners, fold.parts, fold.contexts, rankings, strict=True)
     for mention, owner, parts, context, ranked in rows:
@@ -68,20 +69,20 @@ def reranked_scores(asked: Reranking) -> list[list[Result]]:
     definition = linking_task(name)
     if asked.epochs is not None and asked.epochs < 1:
         raise InputError(f"EPOCHS={asked.epochs}: expected a number of at least 1")
-    resolved = scoring.resolved(asked.protocol, definition)
+    resolved = prepare.resolved(asked.protocol, definition)
     chosen = encoder(asked.model, asked.ckpt)
     first = linkable_of(chosen, asked.linker)
     own = encoder(asked.start).folder if asked.start else chosen.folder
     uses = first.uses | CrossEncoder.uses
     check_uses(given_options(asked.linker), uses, f"a reranker of {asked.model}")
-    split, _ = scoring.folds_of(definition, asked.files, part)
-    loaded = scoring.training_folds(definition, asked.files, split, part)
+    split, _ = prepare.folds_of(definition, asked.files, part)
+    loaded = prepare.training_folds(definition, asked.files, split, part)
     without = replace(resolved, train_names=False)
     tuned = []
     for number, fold in zip(sorted(set(part.folds)) or range(len(loaded)), loaded, strict=True):
         if not fold.splits.get("train"):
             raise InputError(f"{name}: no training mentions, which a reranker learns from")
-        ready = scoring.ready(fold, "train", without)
+        ready = prepare.ready(fold, "train", without)
         made_of: dict[str, Any] = {
             "linker": first.settings,
             "dictionary": ready.names.digest,
@@ -110,7 +111,7 @@ def reranked_scores(asked: Reranking) -> list[list[Result]]:
         reranking = reranking_of(encoder("reranker", export), asked.linker)
         tuned.append(Reranked(first, reranking, "trained"))
     about = model_of(asked.model, chosen)
-    system = scoring.Tuned(about._replace(identity=tuned[0].identity), {}, tuned, asked.seed)
+    system = prepare.Tuned(about._replace(identity=tuned[0].identity), {}, tuned, asked.seed)
     evaluation = Evaluation(
         task=name,
         model=asked.model,
@@ -120,4 +121,4 @@ def reranked_scores(asked: Reranking) -> list[list[Result]]:
         linker=asked.linker,
         files=asked.files,
     )
-    return [scoring.score_linker(evaluation), scoring.score_linker(evaluation, system)]
+    return [score_linker(evaluation), score_linker(evaluation, system)]

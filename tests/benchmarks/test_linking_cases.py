@@ -15,7 +15,7 @@ from app.cli import main
 from benchmarks import tables
 from benchmarks.commands import Evaluate
 from benchmarks.linking.cases import Case, Run, cases, scored_run
-from benchmarks.linking.evaluate import folds_of
+from benchmarks.linking.folds import folds_of
 from benchmarks.linking.sizes import linking_sizes
 from benchmarks.options import Choices, Folds, Protocol
 from benchmarks.papers.genbioel import mention_similarity as similarity

@@ -502,3 +502,13 @@ def test_templates_say_nothing_of_a_relation_that_makes_equivalences() -> None:
     """Else the text would hold the answers of the evaluation of synonyms."""
     words = options_of_stage(commands("smedbert", "small", Path("/w")), "graph texts")
     assert set(words[words.index("--without") + 1 :]) == set(EQUIVALENT)
+
+
+def test_words_of_a_person_come_last(tmp_path):
+    """--args replace what the pipeline says of the same setting, and are not replaced by it."""
+    stages = commands(
+        "sapbert", "small", tmp_path, variants=["english"], args="--model.init_args.encoder mine"
+    )
+    words = stages[-1].options
+    places = [i for i, word in enumerate(words) if word == "--model.init_args.encoder"]
+    assert len(places) == 2 and words[places[-1] + 1] == "mine"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import tarfile
 from pathlib import Path
 
@@ -124,6 +125,63 @@ def compressed(path: Path, text: str) -> Path:
     return path
 
 
+def text(path: Path, content: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content, encoding="utf-8")
+    return path
+
+
+#: A mention without a text, one with, one of two ids, and one that its text does not mark
+XL_BEL = (
+    "C0000001||心梗\n"
+    "C0000002||肾衰||他有<tgt>肾衰</tgt>多年\n"
+    "C0000001|C0000003||fever||a <tgt>fever</tgt> of <tgt>old</tgt>\n"
+    "C0000003||cough||no mark here\n"
+)
+#: Two units: an annotation, two of one place, and one repeated
+MANTRA = """<?xml version="1.0" encoding="UTF-8"?>
+<Corpus id="c" lang="de"><document id="d1"><unit id="d1.u1">
+<text>Niere &amp; Fieber</text>
+<e id="e1" cui="C0000001" type="Body Part" grp="ANAT" offset="0" len="5">Niere</e>
+<e id="e2" cui="C0000002" grp="DISO" offset="8" len="6">Fieber</e>
+<e id="e3" cui="C0000003" grp="DISO" offset="8" len="6">Fieber</e>
+<e id="e4" cui="C0000003" grp="DISO" offset="8" len="6"/>
+</unit></document><document id="d2"><unit id="d2.u1"><text>nichts</text></unit></document></Corpus>
+"""
+#: Names of ICD-10; two codes have one name, one name has quotation marks
+ICD = [
+    ("A00", "霍乱"),
+    ("A00.9", "霍乱"),
+    ("I10", "高血压"),
+    ("R51", "头痛"),
+    ("S80", '"损伤,小腿"'),
+    ("M81", "骨质疏松"),
+]
+DIAGNOSES = [
+    ("头痛.高血压病", "头痛##高血压"),
+    ('"骨松"', "骨质疏松"),
+    ("小腿软组织损伤", '"损伤,小腿"'),
+    ("没有名称的病", "表里没有"),
+    ("霍乱；头疼", "霍乱##头痛##霍乱"),
+]
+
+
+def chip_cdn(folder: Path) -> None:
+    """CHIP-CDN: names of ICD-10 in an Excel table, and JSON; train has each diagnosis with numbers
+    after it, so that every split has some."""
+    import pandas as pd
+
+    table = folder / "CHIP-CDN/国际疾病分类 ICD-10北京临床版v601.xlsx"
+    table.parent.mkdir(parents=True, exist_ok=True)
+    pd.DataFrame(ICD).to_excel(table, header=False, index=False)
+    several = [(f"{one}{number}", names) for number in range(20) for one, names in DIAGNOSES]
+    for split, rows in {"train": DIAGNOSES + several, "dev": DIAGNOSES}.items():
+        items = [{"text": one, "normalized_result": names} for one, names in rows]
+        text(table.with_name(f"CHIP-CDN_{split}.json"), json.dumps(items, ensure_ascii=False))
+    items = [{"text": one} for one, _ in DIAGNOSES]
+    text(table.with_name("CHIP-CDN_test.json"), json.dumps(items, ensure_ascii=False))
+
+
 PHRASES = {
     "train": ["1\tHeadache\thead hurts", "2\tNausea\tfelt sick", "1\tHeadache\tpounding head"],
     "validation": ["2\tNausea\tqueasy"],
@@ -200,6 +258,12 @@ def write(folder: Path) -> Path:
     cometa(folder / "COMETA-EL/cometa/stratified_general")
     phrases(folder / "AAP-EL/askapatient", "AskAPatient")
     phrases(folder / "TwADR-L-EL/twadrl", "TwADR-L")
+    chip_cdn(folder / "CHIP-CDN")
+    chip_cdn(folder / "CHIP-CDN:resplit")
+    for language in ("en", "zh", "de", "es", "fi", "ru", "tr", "ko", "ja", "th"):
+        text(folder / f"XL-BEL/xl_bel/xlbel_v1.0/{language}_1k_test_query_with_context.txt", XL_BEL)
+    for language in ("en", "de", "es", "fr", "nl"):
+        text(folder / f"Mantra-GSC/Mantra-GSC/Medline_GSC_{language}_man.xml", MANTRA)
     rows = ["translation_language\tsubject_id\tpredicate_id\ttranslation_value"]
     rows += [f"zh\tHP:{n:07d}\trdfs:label\t名{n}" for n in range(1, 80)]
     compressed(folder / "HPO-zh/hp-zh.babelon.tsv.gz", "\n".join(rows) + "\n")

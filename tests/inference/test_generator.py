@@ -12,7 +12,8 @@ import pytest
 import torch
 
 from app.cli import main
-from benchmarks.linking.evaluate import BASELINES, with_one_name
+from benchmarks.linking.evaluate import BASELINES
+from benchmarks.linking.folds import with_one_name
 from benchmarks.results import stored
 from core.files import InputError
 from datamodules.genbioel.concept_names import name_set

