@@ -104,6 +104,7 @@ class Serve:
     Args:
         graph: Folder of a graph (kepl graph build).
         chain: What detects mentions, finds candidates and ranks them again; see the end.
+        model: Fine-tuned tagger (TASK/encoder or a folder) that answers /predict.
         nil: Least score of a linked mention.
         top: Candidates that are kept for each mention.
         host: Address; the default is this machine alone.
@@ -126,6 +127,7 @@ class Serve:
 
     graph: Path
     chain: str = "dictionary"
+    model: str | None = None
     nil: float | None = None
     top: int = 5
     host: str = "127.0.0.1"
@@ -142,9 +144,11 @@ class Serve:
     def run(self) -> None:
         from app.serve import Limits, start
         from inference.chain import Pipeline
+        from inference.load import load_entity_tagger
 
         if self.max_bytes < 1 or self.max_seconds <= 0 or self.max_connections < 1:
             raise InputError("--max-bytes, --max-seconds, --max-connections: expected more than 0")
+        tagger = load_entity_tagger(self.model) if self.model else None
         pipeline = Pipeline(
             self.graph,
             self.chain,
@@ -163,6 +167,7 @@ class Serve:
             Limits(bytes=self.max_bytes, seconds=self.max_seconds),
             self.max_connections,
             self.names,
+            tagger=tagger,
         )
 
 
@@ -172,8 +177,9 @@ class Demo:
     it.
 
     Args:
-        what: hpo (phenotypes, with diseases and genes; from an installed package), medic (diseases;
-            MIRROR= or a download) or cmekg (Chinese; from an installed package).
+        what: hpo (phenotypes, with diseases and genes; from an installed package), hpo-zh (the same
+            with Chinese names; MIRROR=), medic (diseases; MIRROR= or a download) or cmekg (Chinese;
+            from an installed package).
         chain: What detects mentions, finds candidates and ranks them again; see the end.
         host: Address; the default is this machine alone.
         port: Port; 0 chooses a free one and prints it.
@@ -184,7 +190,7 @@ class Demo:
       kepl demo medic --chain "NCBI/minilm > sapbert" --mirror downloads/
     """
 
-    what: Literal["hpo", "medic", "cmekg"] = "hpo"
+    what: Literal["hpo", "hpo-zh", "medic", "cmekg"] = "hpo"
     chain: str = "dictionary"
     host: str = "127.0.0.1"
     port: int = 8000

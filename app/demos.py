@@ -47,8 +47,8 @@ DEMOS = {
         "hpo",
         (
             "患者行CT示 arachnodactyly，伴脊柱侧弯和主动脉瘤。",
-            "患儿有小头畸形、肌张力低下，无癫痫发作。",
-            "A girl with 蜘蛛指 and ectopia lentis, mother of normal height.",
+            "患儿有小头畸形、视神经萎缩，无癫痫发作。",
+            "A girl with 近视 and ectopia lentis, mother of normal height.",
         ),
         translations=("HPO-zh", "hp-zh.babelon.tsv.gz"),
         english=False,

@@ -1,7 +1,9 @@
 """`kepl serve`: a chain over HTTP, and a page to try it on.
 
     POST /link          {"texts": ["…"]} -> {"documents": [{"text", "mentions": […]}]}
-    GET  /entity?id=…   names, definition and neighbours of an entity of the graph
+    POST /predict       likewise, by the fine-tuned tagger of --model
+    GET  /entity?id=…   names, definition, source and neighbours of an entity of the graph
+    GET  /search?name=… the entities that have a name, or whose names contain it
     GET  /health        whether it answers, and with what
     GET  /metrics       requests, seconds, what waits, texts and mentions, for Prometheus
     GET  /              the page;  /docs  the interface described (OpenAPI)
@@ -24,7 +26,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import uvicorn
 from fastapi import FastAPI, HTTPException, Query, Request, Response
@@ -43,11 +45,16 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.answers import About, Failure, Health, Linked, Predicted, Search
 from app.entities import Entities
 from app.guards import UNTIL, BodyLimit, Envelope, HostCheck, TokenCheck, guarded, refused
 from app.lanes import Answer, Busy, Lanes, Worker
 from core.files import InputError
 from inference.chain import Pipeline
+from kg.build.lookup import NameSearch
+
+if TYPE_CHECKING:
+    from inference.taggers import EntityTagger
 
 PAGE = Path(__file__).parent / "page"
 LOG = logging.getLogger("kepl.serve")
@@ -61,6 +68,17 @@ class Limits(NamedTuple):
     characters: int = 100_000  # of a text
     seconds: float = 30.0  # that a request waits for its answer
     waiting: int = 2048  # requests that wait; one more is refused
+
+
+GUARDED = ("/link", "/predict", "/search", "/entity", "/metrics")  #: paths that ask for the token
+FOUND = 50  #: entities of a name that are listed
+TEXT_ERRORS = (401, 413, 422, 503, 504)
+
+
+def describe(answer: type[BaseModel], errors: Sequence[int]) -> dict[int | str, dict[str, Any]]:
+    """What a path answers, for the interface's description: an answer, or an error of one line."""
+    failures: dict[int | str, dict[str, Any]] = {status: {"model": Failure} for status in errors}
+    return {200: {"model": answer}} | failures
 
 
 class Asked(BaseModel):
@@ -154,17 +172,20 @@ def create_app(
     names: Sequence[str] = (),
     examples: Sequence[str] = (),
     worker: Worker | None = None,
+    tagger: EntityTagger | None = None,
 ) -> FastAPI:
     """The server of a chain.
 
     token: what Authorization: Bearer must say; None: everyone may ask.  names: host names, besides
         the machine's own, that it is
     asked as.  examples: sentences that the page offers.  worker: links the long texts; without it
-        they wait among the others.
+        they wait among the others.  tagger: answers /predict.
     """
     lanes: Lanes | None = None
     entities = Entities(pipeline.graph)
     measures = Measures(lambda: len(lanes.pending) if lanes else 0)
+    tagging = asyncio.Lock()
+    searching: list[NameSearch] = []
 
     @asynccontextmanager
     async def running(_: FastAPI) -> AsyncIterator[None]:
@@ -211,9 +232,7 @@ def create_app(
             504, f"no answer within {limits.seconds:g} seconds; send fewer texts at once"
         )
 
-    @app.post("/link")
-    async def link(asked: Asked, request: Request) -> Response:
-        """The mentions of each text, with what each may mean."""
+    def check_sizes(asked: Asked) -> None:
         if len(asked.texts) > limits.texts:
             raise HTTPException(413, f"{len(asked.texts)} texts; a request may have {limits.texts}")
         if longest := (
@@ -222,28 +241,65 @@ def create_app(
             raise HTTPException(
                 413, f"a text of {longest} characters; it may have {limits.characters}"
             )
+
+    # what is sent is JSON already: the model describes it, and validates it in a test
+    @app.post("/link", response_class=JSONResponse, responses=describe(Linked, TEXT_ERRORS))
+    async def link(asked: Asked, request: Request) -> Response:
+        """The mentions of each text, with what each may mean."""
+        check_sizes(asked)
         found = await linked(asked.texts, request)
         measures.texts.inc(len(found))
         measures.mentions.inc(sum(mentions for mentions, _ in found))
         documents = b",".join(document for _, document in found)
         return Response(b'{"documents":[' + documents + b"]}", media_type="application/json")
 
-    @app.get("/entity")
+    @app.post("/predict", response_model=Predicted, responses=describe(Predicted, TEXT_ERRORS))
+    async def predict(asked: Asked) -> Any:
+        """The entities that the server's tagger finds in each text."""
+        check_sizes(asked)
+        if tagger is None:
+            raise HTTPException(404, "this server has no tagger; kepl serve --model gives it one")
+        try:
+            async with asyncio.timeout(limits.seconds), tagging:
+                found = await asyncio.to_thread(lambda: list(tagger.predict(asked.texts)))
+        except TimeoutError as error:
+            raise HTTPException(
+                504, f"no answer within {limits.seconds:g} seconds; send fewer texts at once"
+            ) from error
+        mentions = [[span._asdict() for span in own] for own in found]
+        pairs = zip(asked.texts, mentions, strict=True)
+        return {"documents": [{"text": text, "mentions": own} for text, own in pairs]}
+
+    @app.get("/search", response_model=Search, responses=describe(Search, (401, 422)))
+    def search(
+        name: Annotated[str, Query(max_length=1000, description="a name, or a part of one")],
+    ) -> Any:
+        """The entities that have a name, or whose names contain it."""
+        if not searching:
+            searching.append(NameSearch(pipeline.graph))
+        try:
+            found = searching[0].find(name)
+        except InputError as error:
+            raise HTTPException(422, str(error)) from error
+        return {"entities": found[:FOUND], "count": len(found)}
+
+    @app.get("/entity", response_model=About, responses=describe(About, (401, 404, 422)))
     def entity(
         id: Annotated[str, Query(max_length=1000, description="an entity's id")],
-    ) -> dict[str, Any]:
+    ) -> Any:
         """What the graph says of an entity."""
         about = entities.about(id)
         if about is None:
             raise HTTPException(404, "no such entity in the graph")
         return about
 
-    @app.get("/health")
-    def health() -> dict[str, Any]:
+    @app.get("/health", response_model=Health)
+    def health() -> Any:
         """Whether the server answers, and with what."""
         return {
             "status": "ok",
             "chain": chain_label(pipeline.steps),
+            "model": None if tagger is None else _step_label(tagger.name),
             "entities": len(pipeline.types),
             "token": token is not None,
             "examples": list(examples),
@@ -274,7 +330,8 @@ def create_app(
     ) -> JSONResponse:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"] if part not in ("body", "query"))
-        wanted = '; expected {"texts": ["…"]}' if request.url.path == "/link" else ""
+        takes_texts = request.url.path in ("/link", "/predict")
+        wanted = '; expected {"texts": ["…"]}' if takes_texts else ""
         return refused(422, f"{place + ': ' if place else ''}{first['msg']}{wanted}")
 
     @app.exception_handler(Exception)
@@ -283,7 +340,7 @@ def create_app(
         return refused(500, "the server failed on this request; its log says why")
 
     app.add_middleware(BodyLimit, most=limits.bytes, seconds=limits.seconds)
-    app.add_middleware(TokenCheck, token=token, paths=("/link", "/entity", "/metrics"))
+    app.add_middleware(TokenCheck, token=token, paths=GUARDED)
     app.add_middleware(Measured, measures=measures)
     app.add_middleware(HostCheck, names=names)
     app.add_middleware(Envelope)
@@ -298,15 +355,15 @@ def start(
     connections: int = 1000,
     names: Sequence[str] = (),
     examples: Sequence[str] = (),
+    tagger: EntityTagger | None = None,
 ) -> None:
     """Serve a chain until a signal; KEPL_TOKEN is asked of every client. Raises InputError for an
     address that cannot be had."""
     pipeline.prepare()
     # a GPU cannot be shared with a fork; and before a socket is open
     worker = None if uses_gpu() else Worker(pipeline)
-    app = create_app(
-        pipeline, os.environ.get("KEPL_TOKEN") or None, limits, [host, *names], examples, worker
-    )
+    token = os.environ.get("KEPL_TOKEN") or None
+    app = create_app(pipeline, token, limits, [host, *names], examples, worker, tagger)
     try:
         listening = socket.create_server((host, port), backlog=2048)
     except (OSError, OverflowError) as error:

@@ -32,22 +32,102 @@ const MEANINGS = { negated: "denied", family: "of a relative", historical: "of t
 
 const told = (error) => { at("error").textContent = error ? error.message : ""; };
 
+// An address within the page: what it shows is in its part after #, so that it can be sent to others.
+const addressOf = (values) => `#${new URLSearchParams(values)}`;
+const LONGEST = 2000; // characters of an address
+const keepAddress = (values) => {
+  const address = addressOf(values);
+  history.replaceState(null, "", address.length <= LONGEST ? address : "#");
+};
+
+const entityLink = (id, text) => {
+  const link = made("a", text);
+  link.href = addressOf({ entity: id });
+  return link;
+};
+
+const SVG = "http://www.w3.org/2000/svg";
+const drawn = (tag, values, text) => {
+  const element = document.createElementNS(SVG, tag);
+  for (const [name, value] of Object.entries(values)) element.setAttribute(name, value);
+  if (text !== undefined) element.textContent = text;
+  return element;
+};
+
+// The first neighbours around their entity; the list beside it has all and their relations.
+const AROUND = 10;
+const SHORTEST = 22;
+const shortened = (text) => (text.length > SHORTEST ? `${text.slice(0, SHORTEST - 1)}…` : text);
+const drawNeighbours = (about) => {
+  const around = about.neighbours.slice(0, AROUND);
+  const picture = drawn("svg", { viewBox: "-320 -150 640 300", role: "img", "aria-label": `${about.name} and ${around.length} of its neighbours` });
+  around.forEach((one, number) => {
+    const angle = (2 * Math.PI * number) / around.length - Math.PI / 2;
+    const [x, y] = [210 * Math.cos(angle), 115 * Math.sin(angle)];
+    picture.append(drawn("line", { x1: 0, y1: 0, x2: x, y2: y }));
+    picture.append(drawn("text", { x, y, "text-anchor": "middle", dy: y < 0 ? -4 : 14 }, shortened(one.name)));
+  });
+  picture.append(drawn("circle", { cx: 0, cy: 0, r: 5 }));
+  picture.append(drawn("text", { x: 0, y: 0, dy: -9, "text-anchor": "middle", class: "centre" }, shortened(about.name)));
+  return picture;
+};
+
+// Names by language, where the graph has several.
+const namesByLanguage = (names) => {
+  const spoken = new Map();
+  for (const { name, language } of names) spoken.set(language, [...(spoken.get(language) || []), name]);
+  return spoken;
+};
+
 const showEntity = async (id) => {
   at("entity").replaceChildren();
   const about = await asked(`entity?id=${encodeURIComponent(id)}`);
-  const list = made("dl");
-  const line = (term, text) => list.append(made("dt", term), made("dd", text));
-  line("id", about.id);
+  let list = made("dl");
+  const facts = list;
+  const line = (term, ...texts) => {
+    const value = made("dd");
+    value.append(...texts);
+    list.append(made("dt", term), value);
+  };
+  const place = made(about.source ? "a" : "span", about.id);
+  if (about.source) {
+    place.href = about.source;
+    place.rel = "noreferrer";
+  }
+  line("id", place);
   line("type", about.type || "-");
-  line("names", about.names.join("; "));
+  const spoken = namesByLanguage(about.names);
+  for (const [language, names] of spoken) line(spoken.size > 1 ? `names, ${language || "no language"}` : "names", names.join("; "));
   line("definition", about.definition || "-");
-  for (const n of about.neighbours) line(n.direction === "out" ? `${n.relation} →` : `← ${n.relation}`, `${n.name} (${n.id})`);
-  if (about.triples > about.neighbours.length) line("", `and ${about.triples - about.neighbours.length} more triples`);
-  at("entity").replaceChildren(made("h2", about.name), list);
+  if (about.same_as.length) line("same as", about.same_as.join(", "));
+  list = made("dl"); // the neighbours, below their drawing
+  for (const n of about.neighbours) {
+    line(n.direction === "out" ? `${n.relation} →` : `← ${n.relation}`, entityLink(n.id, n.name), ` (${n.id})`);
+  }
+  if (about.triples > about.neighbours.length) line("more", `${about.triples - about.neighbours.length} triples`);
+  const title = made("h2", about.name);
+  title.tabIndex = -1;
+  const self = entityLink(about.id, "address of this entity");
+  self.className = "self";
+  at("entity").replaceChildren(title, self, facts, ...(about.neighbours.length ? [drawNeighbours(about), list] : []));
+};
+
+const search = async (name) => {
+  told(null);
+  const found = await asked(`search?name=${encodeURIComponent(name)}`);
+  const rows = found.entities.map((one) => {
+    const row = made("li");
+    row.append(entityLink(one.id, one.name), document.createTextNode(` ${one.id}${one.type ? `, ${one.type}` : ""}${one.found === one.name ? "" : `: ${one.found}`}`));
+    return row;
+  });
+  const more = found.count - found.entities.length;
+  at("found-title").textContent = found.count ? `${found.count.toLocaleString()} with “${name}”${more ? `, the first ${found.entities.length}` : ""}` : `No entity has a name with “${name}”`;
+  at("found-entities").replaceChildren(...rows);
+  at("found").hidden = false;
 };
 
 // One hue for each type, the same on every page.
-const colour = (type) => `hsl(${Array.from(type).reduce((sum, c) => (sum * 31 + c.codePointAt(0)) % 360, 0)} 65% 32%)`;
+const colour = (type) => `hsl(${Array.from(type).reduce((sum, c) => (sum * 31 + c.codePointAt(0)) % 360, 0)} 60% 25%)`;
 
 // A key does what a click does: all can be reached with Tab.
 const pressed = (element, act) => {
@@ -163,6 +243,7 @@ const showTable = (mentions) => {
     rows.append(row);
   }
   at("mentions").replaceChildren(rows);
+  at("all").classList.toggle("plain", !mentions.some((mention) => inWords(mention).length));
   at("all").open = mentions.length <= MANY;
   at("all").hidden = !mentions.length;
 };
@@ -178,11 +259,17 @@ const showDocument = ({ text, mentions }) => {
   }
   shown.append(characters.slice(place).join(""));
   at("result").replaceChildren(shown);
+  at("empty").textContent = mentions.length ? "" : "No mention of an entity of the graph.";
+  at("empty").hidden = mentions.length > 0;
+  at("entity").replaceChildren();
   showLegend(places.map((own) => own[0]));
   showLooks(mentions);
   showTable(mentions);
   at("mention").hidden = true;
 };
+
+// On a phone the answer is below what is seen.
+const inView = () => at(at("empty").hidden ? "result" : "empty").scrollIntoView({ block: "nearest" });
 
 const link = async () => {
   told(null);
@@ -190,7 +277,10 @@ const link = async () => {
   try {
     const body = JSON.stringify({ texts: [at("text").value] });
     const found = await asked("link", { method: "POST", headers: { "Content-Type": "application/json" }, body });
+    at("documents").hidden = true;
+    keepAddress({ text: at("text").value });
     showDocument(found.documents[0]);
+    inView();
   } catch (error) {
     told(error);
   } finally {
@@ -263,7 +353,30 @@ const linkFile = async (name, content) => {
     const table = [["id", ...COLUMNS, ...DESCRIBED], ...rows];
     kept(at("as-csv"), `${base}.linked.csv`, "text/csv", table.map((row) => row.map(cell).join(",") + "\n").join(""));
   }
-  if (found.length) showDocument(found[0]);
+  showTexts(found);
+};
+
+// The texts of a file, to choose from; of many, the first.
+const LISTED = 500;
+const showTexts = (found) => {
+  const items = found.slice(0, LISTED).map((one) => {
+    const item = made("li");
+    const start = Array.from(one.text).slice(0, 60).join("");
+    const button = made("button", `${one.id}: ${start} (${one.mentions.length})`, "example");
+    button.type = "button";
+    button.addEventListener("click", () => {
+      at("texts").querySelectorAll("button").forEach((other) => other.removeAttribute("aria-current"));
+      button.setAttribute("aria-current", "true");
+      showDocument(one);
+      inView();
+    });
+    item.append(button);
+    return item;
+  });
+  if (found.length > LISTED) items.push(made("li", `${found.length - LISTED} more are in the saved files`));
+  at("texts").replaceChildren(...items);
+  at("documents").hidden = found.length < 2;
+  if (found.length) items[0].querySelector("button").click();
 };
 
 at("file").addEventListener("change", () => {
@@ -273,12 +386,35 @@ at("file").addEventListener("change", () => {
 at("stop").addEventListener("click", () => { stopped = true; });
 at("form").addEventListener("submit", (event) => { event.preventDefault(); link(); });
 at("text").addEventListener("keydown", (event) => { if (event.key === "Enter" && event.ctrlKey) { event.preventDefault(); link(); } });
-// A link to a sentence: …/#text=Marfan%20syndrome, and &mention=1 for what its first mention may mean.
-const wanted = new URLSearchParams(location.hash.slice(1));
-if (wanted.get("text")) {
-  at("text").value = wanted.get("text");
-  link().then(() => document.querySelectorAll("mark")[Number(wanted.get("mention")) - 1]?.click());
-}
+// What an address asks for: …/#text=Marfan%20syndrome (&mention=1: what its first mention may mean), #entity=…, #find=…
+const follow = async () => {
+  const wanted = new URLSearchParams(location.hash.slice(1));
+  try {
+    document.body.classList.toggle("alone", wanted.has("entity"));
+    if (wanted.get("entity")) {
+      await showEntity(wanted.get("entity"));
+      at("entity").querySelector("h2").focus();
+    } else if (wanted.get("find")) {
+      at("name").value = wanted.get("find");
+      await search(wanted.get("find"));
+    } else if (wanted.get("text")) {
+      at("text").value = wanted.get("text");
+      await link();
+      document.querySelectorAll("mark")[Number(wanted.get("mention")) - 1]?.click();
+    }
+  } catch (error) {
+    told(error);
+  }
+};
+at("search").addEventListener("submit", (event) => {
+  event.preventDefault();
+  const name = at("name").value.trim();
+  if (!name) return;
+  keepAddress({ find: name });
+  search(name).catch(told);
+});
+window.addEventListener("hashchange", follow);
+follow();
 asked("health").then((health) => {
   at("about").textContent = `${health.chain}, ${health.entities.toLocaleString()} entities`;
   at("secret").hidden = !health.token;

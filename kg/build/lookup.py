@@ -8,6 +8,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from core.files import InputError
@@ -26,34 +27,40 @@ def search_key(text: str) -> str:
     return " ".join(word for word in plain.split() if any(c.isalnum() for c in word))
 
 
-def find_entities(graph: KnowledgeGraph, name: str) -> list[dict[str, Any]]:
-    """{id, name, type, found, kind} of the entities that have a name, whatever its case, or whose
-    names contain it; those with exactly the name first."""
-    wanted = search_key(name)
-    if not wanted:
-        raise InputError(f"name {name!r}: expected a name, or a part of one")
-    about = {
-        one: (title, kind)
-        for one, title, kind in zip(
-            *(graph.entities[column].to_pylist() for column in ("id", "name", "type")), strict=True
+class NameSearch:
+    """The names of a graph, for one search after the other."""
+
+    def __init__(self, graph: KnowledgeGraph) -> None:
+        self.graph = graph
+        names = graph.names["name"].to_pylist()
+        self.keys = pa.array([search_key(name) for name in names], pa.string())
+        self.owners = graph.index_of(graph.names["id"])
+
+    def find(self, name: str) -> list[dict[str, Any]]:
+        """{id, name, type, found, kind, exact} of the entities that have a name, whatever its case,
+        or whose names contain it; those with exactly the name first. Raises InputError for a name
+        without a letter or digit."""
+        wanted = search_key(name)
+        if not wanted:
+            raise InputError(f"name {name!r}: expected a name, or a part of one")
+        rows = pc.indices_nonzero(pc.match_substring(self.keys, wanted)).to_pylist()
+        found: dict[int, dict[str, Any]] = {}
+        for row in rows:
+            owner = int(self.owners[row])
+            if owner in found and found[owner]["exact"]:
+                continue
+            entity = self.graph.entities.slice(owner, 1).to_pylist()[0]
+            found[owner] = {
+                "id": entity["id"],
+                "name": entity["name"],
+                "type": entity["type"],
+                "found": self.graph.names["name"][row].as_py(),
+                "kind": self.graph.names["kind"][row].as_py(),
+                "exact": self.keys[row].as_py() == wanted,
+            }
+        return sorted(
+            found.values(), key=lambda one: (not one["exact"], len(one["found"]), one["id"])
         )
-    }
-    found: dict[str, dict[str, Any]] = {}
-    rows = (graph.names[column].to_pylist() for column in ("id", "name", "kind"))
-    for one, own, kind in zip(*rows, strict=True):
-        key = search_key(own)
-        if wanted not in key or (one in found and found[one]["exact"]):
-            continue
-        title, entity_type = about[one]
-        found[one] = {
-            "id": one,
-            "name": title,
-            "type": entity_type,
-            "found": own,
-            "kind": kind,
-            "exact": key == wanted,
-        }
-    return sorted(found.values(), key=lambda row: (not row["exact"], len(row["found"]), row["id"]))
 
 
 def describe_entity(graph: KnowledgeGraph, entity: str) -> dict[str, Any]:
@@ -114,7 +121,7 @@ def find_name(folder: Path, name: str, top: int = 20, json: bool = False) -> str
     Examples:
       kepl graph find graph "marfan"
     """
-    found = find_entities(KnowledgeGraph.load(folder), name)
+    found = NameSearch(KnowledgeGraph.load(folder)).find(name)
     if not found:
         raise InputError(f"{folder}: no entity has a name with {name!r}")
     if json:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from app.entities import MOST, Entities
+import pytest
+
+from app.entities import MOST, Entities, source_address
 from tests.fakes.graphs import graph
 
 
@@ -28,3 +30,20 @@ def test_neighbours_of_both_directions() -> None:
 
 def test_an_entity_that_is_not_in_the_graph() -> None:
     assert Entities(graph({"a": "thing"}, [])).about("b") is None
+
+
+@pytest.mark.parametrize(
+    ("entity", "address"),
+    [
+        ("HP:0001166", "https://bioregistry.io/hp:0001166"),
+        ("ORPHA:558", "https://bioregistry.io/orphanet:558"),
+        ("mesh:D008382", "https://bioregistry.io/mesh:D008382"),
+        ("高血压", None),
+        ("MINE:1", None),
+        ("HP", None),
+        ("HP:1/../x", None),
+        ("HP:", None),
+    ],
+)
+def test_the_address_of_an_entity_at_its_source(entity: str, address: str | None) -> None:
+    assert source_address(entity) == address

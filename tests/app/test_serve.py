@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import csv
 import html
+import importlib.util
 import io
 import json
 import os
@@ -27,9 +28,10 @@ from fastapi.testclient import TestClient
 
 from app.entities import MOST, Entities
 from app.guards import BodyLimit, TokenCheck
-from app.serve import PAGE, Limits, chain_label, create_app
+from app.serve import FOUND, PAGE, Limits, chain_label, create_app
 from inference.attributes import Attributes, describe, describe_in_words
 from inference.chain import Linked, Pipeline
+from inference.taggers import Span
 from kg.graph import KnowledgeGraph
 from tests.fakes.graphs import graph
 
@@ -77,7 +79,8 @@ def test_an_entity_is_returned(client: TestClient, folder: str) -> None:
     about = client.get("/entity", params={"id": "foozin"}).json()
     assert (
         about["type"] == "drug"
-        and about["names"] == ["foozin", "Foozinum"]
+        and [(n["name"], n["language"]) for n in about["names"]]
+        == [("foozin", "zh"), ("Foozinum", "la")]
         and about["definition"] is None
     )
     assert about["neighbours"][0] == {
@@ -97,6 +100,7 @@ def test_health_page_and_interface(client: TestClient) -> None:
     expected = {
         "status": "ok",
         "chain": "dictionary",
+        "model": None,
         "entities": MOST + 8,
         "token": False,
         "examples": [],
@@ -472,9 +476,9 @@ def test_what_a_refused_client_still_sends_is_read_before_the_connection_ends(
         sent.append({**message, "left": len(chunks)})
 
     async def reads_all(scope: object, receive: object, send: object) -> None:
-        while (await receive())["type"] == "http.request":  # type: ignore[operator]
+        while (await receive())["type"] == "http.request":
             pass
-        await send({"type": "http.response.start", "status": 200, "headers": []})  # type: ignore[operator]
+        await send({"type": "http.response.start", "status": 200, "headers": []})
 
     def refused_by(most: int) -> list[dict[str, object]]:
         scope = {"type": "http", "headers": [(b"content-length", length)] if length else []}
@@ -482,7 +486,7 @@ def test_what_a_refused_client_still_sends_is_read_before_the_connection_ends(
         return sent
 
     start, body, end = refused_by(15)
-    assert start["status"] == 413 and body["more_body"] and b"more than 15 bytes" in body["body"]  # type: ignore[operator]
+    assert start["status"] == 413 and body["more_body"] and b"more than 15 bytes" in body["body"]
     assert start["left"] == (4 if length else 2) and end["left"] == 0 and not end.get("more_body")
     sent.clear()
     # it never ends
@@ -628,6 +632,8 @@ def test_the_interface_is_described_without_anything_from_elsewhere(client: Test
         ), place
     assert set(client.get("/openapi.json").json()["paths"]) == {
         "/link",
+        "/predict",
+        "/search",
         "/entity",
         "/health",
         "/metrics",
@@ -679,9 +685,9 @@ def test_the_page_in_a_browser_shows_entities_and_runs_nothing_that_is_pasted(
         and "<img" not in shown
         and SCRIPT not in shown
     )
-    entity = shown.partition('<div id="entity">')[2]
+    entity = shown.partition('<section id="entity"')[2]
     # a neighbour of that name
-    assert "<h2>renal failure</h2>" in entity and "&lt;script&gt;" in entity
+    assert ">renal failure</h2>" in entity and "&lt;script&gt;" in entity
     assert re.search(
         r"<tbody id=\"candidates\"><tr[^>]*><td>renal failure</td><td>renal"
         r" failure</td><td></td><td>1.000</td></tr>",
@@ -734,7 +740,15 @@ MENTIONS = [
 ]
 
 
-def run_page(tmp_path: Path, script: str) -> str:
+def dump_page(tmp_path: Path, address: str) -> str:
+    """The DOM of an address after its scripts."""
+    assert BROWSER is not None
+    words = ["--headless=new", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=8000"]
+    words += [f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", address]
+    return subprocess.run([BROWSER, *words], capture_output=True, text=True, timeout=120).stdout
+
+
+def run_page(tmp_path: Path, script: str, options: Sequence[str] = ()) -> str:
     """The DOM of the page's own files after `script`; the server's answers are in `answers`, by
     path."""
     assert BROWSER is not None
@@ -747,7 +761,7 @@ def run_page(tmp_path: Path, script: str) -> str:
     head = (
         f"<script>const answers = {json.dumps(answers)}; const blobs = [];window.fetch = async"
         " (path) => ({ ok: true, json: async () => answers[path] || { names: [], neighbours: []"
-        " } });URL.createObjectURL = (blob) => { blobs.push(blob); return '#'; };"
+        ", same_as: [] } });URL.createObjectURL = (blob) => { blobs.push(blob); return '#'; };"
         " URL.revokeObjectURL = () => {};</script>"
     )
     end = (
@@ -762,7 +776,8 @@ def run_page(tmp_path: Path, script: str) -> str:
         "--disable-gpu",
         f"--user-data-dir={tmp_path / 'profile'}",
     ]
-    words += ["--virtual-time-budget=8000", "--dump-dom", f"file://{tmp_path / 'page.html'}"]
+    words += ["--virtual-time-budget=8000", *options]
+    words += ["--dump-dom", f"file://{tmp_path / 'page.html'}"]
     return subprocess.run([BROWSER, *words], capture_output=True, text=True, timeout=120).stdout
 
 
@@ -794,6 +809,68 @@ def test_the_page_shows_what_is_said_of_mentions(tmp_path: Path) -> None:
     assert looks == ["denied", "of a relative", "of the past", "only supposed"]
     plain = run_page(tmp_path, "answers.link.documents[0].mentions.splice(1); link();")
     assert '<p id="looks" hidden=""></p>' in plain and plain.count("<mark") == 1
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium here")
+def test_the_page_says_that_nothing_is_found_and_lists_the_texts_of_a_file(tmp_path: Path) -> None:
+    empty = run_page(tmp_path, "answers.link.documents[0].mentions = []; link();")
+    assert '<p id="empty" role="status">No mention of an entity' in empty
+    assert '<nav id="documents" aria-label="Texts of the file" hidden="">' in empty
+    script = (
+        "answers.link.documents = [0, 1].map(() => answers.link.documents[0]);"
+        " linkFile('x.txt', 'one\\ntwo').then(() =>"
+        " document.querySelectorAll('#texts button')[1].click());"
+    )
+    shown = run_page(tmp_path, script)
+    texts = shown.partition('<ol id="texts">')[2].partition("</ol>")[0]
+    assert re.findall(r"<button[^>]*>([^<]*)</button>", texts) == ["1: one (9)", "2: two (9)"]
+    assert texts.count("aria-current") == 1 and 'aria-current="true">2: two' in texts
+    assert '<p id="empty" role="status" hidden=""></p>' in shown
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium here")
+def test_the_page_searches_names_and_leads_from_entity_to_entity(
+    server: str, tmp_path: Path
+) -> None:
+    found = dump_page(tmp_path, f"{server}/#find=renal")
+    assert "1 with “renal”" in found and 'href="#entity=renal+failure"' in found
+    assert "No entity has a name with" in dump_page(tmp_path, f"{server}/#find=zebra")
+    shown = dump_page(tmp_path, f"{server}/#entity=foozin").partition('<section id="entity"')[2]
+    assert ">names, la</dt><dd>Foozinum</dd>" in shown
+    assert 'treats →</dt><dd><a href="#entity=renal+failure">renal failure</a>' in shown
+    assert "<svg" in shown and shown.count("<line ") == 10
+    assert "no such entity" in dump_page(tmp_path, f"{server}/#entity=nothing")
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium here")
+@pytest.mark.parametrize("dark", [False, True])
+def test_the_page_has_no_serious_finding_of_an_accessibility_checker(
+    tmp_path: Path, dark: bool
+) -> None:
+    """axe-core: names for screen readers, contrast and structure, after a text and an entity."""
+    import axe_core_python
+
+    answers = (
+        "answers['entity?id=%3DE'] = { id: 'HP:1', name: 'n', type: 't', definition: 'd', source:"
+        " 'https://bioregistry.io/hp:1', same_as: ['X'], triples: 3, names: [{ name: 'n', language:"
+        " 'en' }, { name: 'm', language: 'zh' }], neighbours: [{ relation: 'r', direction: 'out',"
+        " id: 'HP:2', name: 'o' }] };"
+    )
+    checker = (Path(axe_core_python.__file__).parent / "axe.min.js").read_text()
+    (tmp_path / "axe.min.js").write_text(checker)
+    script = (
+        f"{answers} const tag = document.createElement('script'); tag.src = 'axe.min.js';"
+        " document.head.append(tag); tag.onload = async () => { at('mention').hidden = false;"
+        " await link(); document.querySelectorAll('mark')[0].click(); await new Promise((r) =>"
+        " setTimeout(r, 200)); const found = await axe.run(); at('out').textContent ="
+        " JSON.stringify(found.violations.map((v) => [v.impact, v.id, v.nodes.map((n) =>"
+        " n.html)])); };"
+    )
+    shown = run_page(tmp_path, script, ["--blink-settings=preferredColorScheme=0"] * dark)
+    findings = json.loads(
+        html.unescape(shown.partition('<pre id="out">')[2].partition("</pre>")[0])
+    )
+    assert [one for one in findings if one[0] in ("serious", "critical")] == []
 
 
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium here")
@@ -857,7 +934,7 @@ def test_the_interface_in_a_browser(server: str, tmp_path: Path) -> None:
         timeout=120,
     )
     assert "Unable to render" not in done.stdout and "/link" in done.stdout.partition("<body>")[2]
-    assert done.stdout.count('class="opblock ') == 4
+    assert done.stdout.count('class="opblock ') == 6
 
 
 def test_a_port_that_is_taken_is_one_error(folder: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -917,3 +994,69 @@ def test_limits_include_what_they_name(folder: str) -> None:
             ).status_code
 
         assert in_pieces(body) == 200 and in_pieces(body + b" ") == 413
+
+
+class FakeTagger:
+    """Finds the first word of each text."""
+
+    name, identity = "/secretplace/tagger", "x"
+
+    def predict(self, texts: Sequence[str]) -> list[list[Span]]:
+        return [[Span(0, 3, text[:3], "word", 0.5)] for text in texts]
+
+
+def test_a_tagger_answers_beside_the_chain(folder: str) -> None:
+    asked = {"texts": ["abc d", "xyz"]}
+    with TestClient(create_app(Pipeline(folder)), BASE) as client:
+        refused = client.post("/predict", json=asked)
+        assert refused.status_code == 404 and "--model" in refused.json()["error"]
+    app = create_app(Pipeline(folder), tagger=FakeTagger())  # type: ignore[arg-type]
+    with TestClient(app, BASE) as client:
+        found = client.post("/predict", json=asked).json()["documents"]
+        assert client.get("/health").json()["model"] == "tagger"
+        assert client.post("/predict", json={"texts": ["x" * 100_001]}).status_code == 413
+        wrong = client.post("/predict", json={})
+        assert wrong.status_code == 422 and "expected" in wrong.json()["error"]
+    assert [d["text"] for d in found] == asked["texts"]
+    span = {"start": 0, "end": 3, "text": "abc", "type": "word", "score": 0.5}
+    assert found[0]["mentions"] == [span]
+
+
+def test_entities_are_searched_by_name(client: TestClient) -> None:
+    found = client.get("/search", params={"name": "FOOZIN"}).json()
+    assert found["count"] == 1 and found["entities"][0]["id"] == "foozin"
+    assert found["entities"][0]["exact"] is True
+    many = client.get("/search", params={"name": "x"}).json()
+    assert many["count"] == MOST + 5 and len(many["entities"]) == min(FOUND, MOST + 5)
+    assert client.get("/search", params={"name": "--"}).status_code == 422
+    assert client.get("/search", params={"name": "zebra"}).json() == {"entities": [], "count": 0}
+
+
+def test_a_client_that_is_generated_from_the_interface_reads_the_answers(
+    client: TestClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Classes made by datamodel-code-generator from /openapi.json parse what is answered."""
+    interface = tmp_path / "openapi.json"
+    interface.write_text(client.get("/openapi.json").text)
+    code = tmp_path / "generated.py"
+    words = ["--input", str(interface), "--input-file-type", "openapi", "--output", str(code)]
+    words += ["--output-model-type", "pydantic_v2.BaseModel", "--formatters", "builtin"]
+    subprocess.run([sys.executable, "-m", "datamodel_code_generator", *words], check=True)
+    place = importlib.util.spec_from_file_location("generated_client", code)
+    assert place and place.loader
+    module = importlib.util.module_from_spec(place)
+    monkeypatch.setitem(sys.modules, "generated_client", module)
+    place.loader.exec_module(module)
+    generated = vars(module)
+    asked = generated["Asked"](texts=["Foozin treats renal failure"])
+    linked = client.post("/link", json=asked.model_dump()).json()
+    parsed = generated["Linked"].model_validate(linked)
+    assert [m.entity for m in parsed.documents[0].mentions] == ["foozin", "renal failure"]
+    assert parsed.model_dump(mode="json") == linked
+    about = client.get("/entity", params={"id": "foozin"}).json()
+    parsed = generated["About"].model_validate(about)
+    assert parsed.names[1].name == "Foozinum"
+    found = client.get("/search", params={"name": "foozin"}).json()
+    assert generated["Search"].model_validate(found).count == 1
+    refused = client.get("/entity", params={"id": "nothing"}).json()
+    assert generated["Failure"].model_validate(refused).error

@@ -9,7 +9,7 @@ import pytest
 
 from app.cli import main
 from core.files import InputError
-from kg.build.lookup import describe_entity, find_entities
+from kg.build.lookup import NameSearch, describe_entity
 from kg.graph import KnowledgeGraph
 from tests.fakes.graphs import graph
 
@@ -28,14 +28,14 @@ def graph_of_three() -> KnowledgeGraph:
 
 
 def test_a_name_and_parts_of_names(graph_of_three: KnowledgeGraph) -> None:
-    found = [(r["id"], r["found"], r["exact"]) for r in find_entities(graph_of_three, "FIT")]
+    found = [(r["id"], r["found"], r["exact"]) for r in NameSearch(graph_of_three).find("FIT")]
     assert found == [("HP:0000002", "fit", True), ("HP:0001250", "fits", False)]
-    assert [r["id"] for r in find_entities(graph_of_three, "seizures generalised")] == [
+    assert [r["id"] for r in NameSearch(graph_of_three).find("seizures generalised")] == [
         "HP:0001250"
     ]
-    assert find_entities(graph_of_three, "gout") == []
+    assert NameSearch(graph_of_three).find("gout") == []
     with pytest.raises(InputError, match="expected a name"):
-        find_entities(graph_of_three, "  ")
+        NameSearch(graph_of_three).find("  ")
 
 
 def test_an_entity(graph_of_three: KnowledgeGraph) -> None:
