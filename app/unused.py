@@ -34,6 +34,10 @@ def _is_end_to_end(arguments: Arguments) -> bool:
     return arguments["task"] in END_TO_END or own_texts
 
 
+def _has_gold(arguments: Arguments) -> bool:
+    return bool(arguments["gold"])
+
+
 def _is_linking(arguments: Arguments) -> bool:
     from datamodules.tasks.linking import linking_tasks
 
@@ -104,7 +108,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
             "an end-to-end task (NCBI-E2E); a linking task has --model",
         ),
         Rule(("ckpt", "backoff", *WORKERS), _has_model, MODEL_SYSTEM),
-        Rule(("gold_format", "gold_types"), lambda given: bool(given["gold"]), GOLD),
+        Rule(("gold_format", "gold_types"), _has_gold, GOLD),
         Rule(
             ("split", "mirror", "data"),
             lambda given: not given["gold"],
@@ -112,6 +116,8 @@ RULES: dict[str, tuple[Rule, ...]] = {
         ),
     ),
     "compare": (
+        Rule(("gold_format", "gold_types", "graph", "chains"), _has_gold, GOLD),
+        Rule(("samples", "split", "profile"), lambda given: not given["gold"], "a task"),
         Rule(("samples",), lambda given: given["task"] == "synonyms", "the task synonyms"),
         Rule(("split",), _is_linking, "a linking task (NCBI-EL)"),
         Rule(
@@ -119,6 +125,14 @@ RULES: dict[str, tuple[Rule, ...]] = {
             lambda given: given["task"] != "synonyms" and not _is_linking(given),
             "a task of fine-tuning (NCBI)",
         ),
+    ),
+    "cases": (
+        Rule(("gold_format", "gold_types"), _has_gold, GOLD),
+        Rule(("split", "folds", "mirror", "data"), lambda given: not given["gold"], "a task"),
+    ),
+    "peers": (
+        Rule(("gold_format", "gold_types"), _has_gold, GOLD),
+        Rule(("split", "mirror", "data"), lambda given: not given["gold"], "a task"),
     ),
     "synonyms": (
         Rule(

@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from benchmarks.options import Evaluation, LinkerTuning, Probing, Reranking
+from benchmarks.options import Evaluation, Folds, LinkerTuning, Probing, Reranking
 from core.files import InputError
 from datamodules.options import Files
+from datamodules.tasks.gold import Gold
 from experiments.machine import Machine, SeedTraining
 from inference.options import LinkerOptions, Pooling
 
@@ -113,12 +114,7 @@ class Evaluate(Evaluation):
     """
 
     def run(self) -> list[Result]:
-        if bool(self.task) == bool(self.own.gold):
-            raise InputError(
-                "TASK is missing: a linking task, or --gold with one's own annotated texts"
-                if not self.task
-                else f"TASK={self.task} and --gold: expected one of the two"
-            )
+        check_task(self.task, self.own)
         if self.target_precision is None:
             return self._score()
         from benchmarks.linking.precision import SPLITS, check_precision
@@ -187,7 +183,7 @@ class Peers:
     environments of their own.
 
     Args:
-        task: End-to-end task (-E2E).
+        task: End-to-end task (-E2E). Default: with --gold, one's own annotated texts.
         chains: Our chains, separated by semicolons. Default: the dictionary; a tagger with names,
             and with SapBERT.
         peers: gilda, phrases (spaCy's PhraseMatcher), scispacy, scispacy-tagger, medcat. Default:
@@ -201,9 +197,10 @@ class Peers:
       make peers TASK=NCBI-E2E MIRROR=downloads/
       make peers TASK=BC5CDR-disease-E2E SPLIT=dev MIRROR=downloads/
       kepl peers NCBI-E2E --chains "dictionary; NCBI/minilm > sapbert" --peers gilda phrases
+      kepl peers --gold annotated/ --graph graph --peers gilda phrases
     """
 
-    task: str
+    task: str = ""
     chains: str = ""
     peers: Sequence[str] = ()
     split: Literal["dev", "test"] | None = None
@@ -211,10 +208,12 @@ class Peers:
     threshold: float | None = None
     linker: LinkerOptions = LinkerOptions()
     files: Files = Files()
+    own: Gold = Gold()
 
     def run(self) -> tuple[Annotated, list[Run]]:
         from benchmarks.peers import compare_peers
 
+        check_task(self.task, self.own)
         return compare_peers(
             self.task,
             [chain.strip() for chain in self.chains.split(";") if chain.strip()],
@@ -224,6 +223,7 @@ class Peers:
             nil=self.threshold,
             linker=self.linker,
             files=self.files,
+            own=self.own,
         )
 
     def show(self, results: tuple[Annotated, list[Run]]) -> str:
@@ -237,23 +237,57 @@ class Compare:
     """Every system that was scored on a task, best first, with paired tests.
 
     Args:
-        task: Task, linking task, or synonyms.
+        task: Task, linking task, or synonyms. Default: with --gold, one's own annotated texts.
         profile: Profile of fine-tuning.
         base: System that all others are compared with. Default: the best.
         samples: Folder of the samples of synonym retrieval. Default: those of the newest score.
         split: Split of a linking task. Default: that of the newest score.
+        page: HTML file to write as well, with the intervals drawn.
+        graph: Folder of the graph whose entities are gold.
+        chains: Chains to score on the annotated texts first. Default: those that were scored.
+
+    Examples:
+      make compare TASK=cMedQANER
+      kepl compare NCBI-EL --base tfidf --page compare.html
+      kepl compare --gold annotated/ --graph graph --chains dictionary "dictionary > sapbert"
     """
 
-    task: str
+    task: str = ""
     profile: Profile = "small"
     base: str | None = None
     samples: Path | None = None
     split: Literal["dev", "test"] | None = None
+    page: Path | None = None
+    graph: Path | None = None
+    chains: Sequence[str] = ()
+    own: Gold = Gold()
 
     def run(self) -> str:
-        from benchmarks.compare import compare
+        from benchmarks import compare as comparing
 
-        return compare(self.task, self.profile, self.base, self.samples, self.split)
+        check_task(self.task, self.own)
+        if not self.own.gold:
+            found = comparing.find_comparisons(self.task, self.profile, self.samples, self.split)
+        elif self.chains:
+            part = Folds(graph=self.graph)
+            asked = [Evaluation(own=self.own, part=part, chain=chain) for chain in self.chains]
+            found = [comparing.compare_chains(asked)]
+        else:
+            found = [comparing.compare_linkers(self.own.name)]
+        text = comparing.format_comparisons(found, self.base)
+        if self.page:
+            text += f"\npage: {comparing.write_page(found, self.page, self.base)}"
+        return text
+
+
+def check_task(task: str, own: Gold) -> None:
+    """Raise InputError unless either a task or one's own annotated texts are given."""
+    if bool(task) == bool(own.gold):
+        raise InputError(
+            "TASK is missing: a task (kepl tasks), or --gold with one's own annotated texts"
+            if not task
+            else f"TASK={task} and --gold: expected one of the two"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -330,30 +364,36 @@ class Knowledge:
 
 @dataclass(frozen=True, kw_only=True)
 class Cases:
-    """What a scored linker gets wrong, most frequent first; all cases go to cases.csv.
+    """What a scored linker or chain gets wrong, most frequent first; all cases go to cases.csv.
 
     Args:
-        task: Linking task.
+        task: Linking task, or end-to-end task. Default: with --gold, one's own annotated texts.
         of: Label or folder of a result. Default: the newest.
         split: Split of the result.
         top: Cases to print.
         folds: Folds of the result.
         graph: Folder of a graph that was the dictionary.
+
+    Examples:
+      make cases TASK=NCBI-EL MIRROR=downloads/
+      kepl cases --gold annotated/ --graph graph --of "dictionary > sapbert"
     """
 
-    task: str
+    task: str = ""
     of: str | None = None
     split: Literal["dev", "test"] | None = None
     top: int = 20
     folds: Sequence[int] = ()
     graph: Path | None = None
     files: Files = Files()
+    own: Gold = Gold()
 
     def run(self) -> str:
         from benchmarks.linking.cases import scored_run, write_cases
 
-        run = scored_run(self.task, self.of, self.split, self.folds, self.graph, self.files)
-        return write_cases(run, self.top)
+        check_task(self.task, self.own)
+        part = Folds(split=self.split, folds=list(self.folds), graph=self.graph)
+        return write_cases(scored_run(self.task, self.of, part, self.files, self.own), self.top)
 
 
 @dataclass(frozen=True, kw_only=True)

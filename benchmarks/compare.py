@@ -1,16 +1,25 @@
-"""Every system that was scored on a task, best first, with paired tests: kepl compare TASK|synonyms
-[--base ENCODER]."""
+"""Systems that were scored on a task, best first, with paired tests, as text and as a page.
+
+kepl compare TASK|synonyms [--base ENCODER] [--page FILE]
+kepl compare --gold FILE --graph GRAPH [--chains CHAIN …]      on one's own annotated texts
+"""
 
 from __future__ import annotations
 
+import html
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from benchmarks.results import Result, differing, grouped, stored, versus
+import numpy as np
+
+from benchmarks.options import Evaluation
+from benchmarks.results import Group, Result, differing, grouped, stored, versus
 from benchmarks.synonyms import DATASETS, samples_checksum
-from core.files import InputError
-from datamodules.tasks.linking import linking_tasks
+from core.files import InputError, written
+from datamodules.tasks.linking import END_TO_END, linking_tasks
 from datamodules.tasks.prepare import find_task
+from models.metrics import score
 
 
 def alike(results: list[Result]) -> list[Result]:
@@ -18,37 +27,34 @@ def alike(results: list[Result]) -> list[Result]:
     return [r for r in results if not differing(r.protocol, results[-1].protocol)]
 
 
-def compare(
+class Comparison(NamedTuple):
+    """Systems on one protocol, and the score that they are compared by."""
+
+    title: str
+    groups: list[Group]
+    key: str
+
+
+def find_comparisons(
     name: str,
     profile: Literal["small", "paper"] = "small",
-    base: str | None = None,
     samples: Path | None = None,
     split: str | None = None,
-) -> str:
-    """Systems on the protocol of the newest result, and the best against each other, or each
-    against `base`.
-
-    Runs of one pre-training that CKPT= named are its seeds. Raises InputError when there is no
-    result, or none of `base`.
-    """
+) -> list[Comparison]:
+    """The systems on the protocol of the newest result. Raises InputError when there is no
+    result."""
     if name == "synonyms":
         checksum = samples_checksum(samples)
         found = [r for r in stored("synonyms") if checksum in (None, r.protocol["samples"])]
         if not found:
             raise InputError("nothing was scored on these synonyms: `make synonyms` first")
         groups = list(grouped(alike(found)).values())
-        blocks = []
-        for part in DATASETS:
-            own = [g for g in groups if g.tallies(f"{part}/acc@1")]
-            if own:
-                blocks.append(versus(f"{part}, Acc@1 among 20 names", own, f"{part}/acc@1", base))
-        return "\n\n".join(blocks)
-    if name in linking_tasks():
-        found = [r for r in stored("linking", name) if split in (None, r.split)]
-        if not found:
-            raise InputError(f"no results of {name}: `make evaluate TASK={name}` first")
-        title = f"{name}, {found[-1].split} {found[-1].metric}"
-        return versus(title, list(grouped(alike(found)).values()), found[-1].metric, base)
+        titles = {part: f"{part}, Acc@1 among 20 names" for part in DATASETS}
+        parts = [Comparison(titles[part], groups, f"{part}/acc@1") for part in DATASETS]
+        scored = [p._replace(groups=[g for g in groups if g.tallies(p.key)]) for p in parts]
+        return [part for part in scored if part.groups]
+    if name in linking_tasks() or name in END_TO_END:
+        return [compare_linkers(name, split)]
     definition = find_task(name)
     found = [
         r
@@ -62,4 +68,75 @@ def compare(
         )
     newest = found[-1]
     title = f"{definition.name}, {newest.split} {newest.metric}, PROFILE={profile}"
-    return versus(title, list(grouped(alike(found)).values()), newest.metric, base)
+    return [Comparison(title, list(grouped(alike(found)).values()), newest.metric)]
+
+
+def compare_linkers(name: str, split: str | None = None) -> Comparison:
+    """The linkers, or chains, that were scored on a task or on one's own texts."""
+    found = [r for r in stored("linking", name) if split in (None, r.split)]
+    if not found:
+        raise InputError(f"no results of {name}: `make evaluate TASK={name}` first")
+    title = f"{name}, {found[-1].split} {found[-1].metric}"
+    return Comparison(title, list(grouped(alike(found)).values()), found[-1].metric)
+
+
+def compare_chains(evaluations: Sequence[Evaluation]) -> Comparison:
+    """Chains on one's own annotated texts, each scored first."""
+    from benchmarks.linking.ends import score_chain
+
+    results = [score_chain(asked) for asked in evaluations]
+    first = results[0]
+    groups = list(grouped(results).values())
+    return Comparison(f"{first.task}, {first.split} {first.metric}", groups, first.metric)
+
+
+def format_comparisons(found: Sequence[Comparison], base: str | None = None) -> str:
+    """Each comparison as text: the best against each other, or each against `base`. Raises
+    InputError for a base that is none of the systems."""
+    return "\n\n".join(versus(one.title, one.groups, one.key, base) for one in found)
+
+
+BAR = 420  # pixels of the axis of a page's intervals
+
+
+def write_page(found: Sequence[Comparison], path: Path, base: str | None = None) -> Path:
+    """Comparisons as a page (HTML) that needs no other file: scores with their intervals drawn, the
+    best first, and the tests of each pair."""
+    parts = ["<h1>Comparison</h1>"]
+    for one in found:
+        rows = sorted(one.groups, key=lambda g: -_mean(g, one.key))
+        ends = [g.interval(one.key) or (0.0, 0.0) for g in rows]
+        low, high = min(e[0] for e in ends), max(e[1] for e in ends)
+        parts.append(f"<h2>{html.escape(one.title)}</h2><table>")
+        parts.append("<tr><th>system</th><th>score</th><th>95 % interval</th><th></th></tr>")
+        for group, (first, last) in zip(rows, ends, strict=True):
+            mean = _mean(group, one.key)
+            bar = _draw_interval(mean, first, last, low, high)
+            cells = [html.escape(group.label), f"{mean:.4f}", f"{first:.4f} to {last:.4f}", bar]
+            parts.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
+        told = versus(one.title, one.groups, one.key, base).split("\n")[1 + len(rows) :]
+        parts.append("</table>" + "".join(f"<p>{html.escape(line)}</p>" for line in told))
+    head = (
+        '<!doctype html><html lang="en"><meta charset="utf-8"><title>Comparison</title><style>'
+        "body{font:15px/1.5 system-ui,sans-serif;max-width:62rem;margin:2rem auto;padding:0 1rem}"
+        "td,th{text-align:left;padding:.2rem .8rem .2rem 0}</style>"
+    )
+    with written(path) as handle:
+        handle.write(head + "\n".join(parts) + "</html>\n")
+    return path
+
+
+def _mean(group: Group, key: str) -> float:
+    return float(np.mean([score(tallies) for tallies in group.tallies(key).values()]))
+
+
+def _draw_interval(mean: float, first: float, last: float, low: float, high: float) -> str:
+    """An interval on the axis from low to high, as SVG."""
+    width = max(high - low, 1e-9)
+    x1, x, x2 = (8 + BAR * (value - low) / width for value in (first, mean, last))
+    title = f"{mean:.4f}, 95 % interval {first:.4f} to {last:.4f}"
+    return (
+        f'<svg width="{BAR + 16}" height="18" role="img" aria-label="{title}">'
+        f'<line x1="{x1:.1f}" x2="{x2:.1f}" y1="9" y2="9" stroke="#555" stroke-width="2"/>'
+        f'<circle cx="{x:.1f}" cy="9" r="4" fill="#1a4fa3"/></svg>'
+    )

@@ -1,9 +1,11 @@
-"""What a scored linker got wrong (GenBioEL, Appendix D): kepl cases NCBI-EL [--of LABEL --split
-test --top 20].
+"""What a scored linker got wrong (GenBioEL, Appendix D).
+
+    kepl cases NCBI-EL [--of LABEL --split test --top 20]
+    kepl cases --gold FILE --graph GRAPH [--of CHAIN]          of one's own annotated texts
 
 Wrong mentions by how often they occur, with the share of Acc@1 that each costs, gold and prediction
-with their names, and how
-train annotates the same string: where train disagrees with gold no system can be right.
+with their names, and how train annotates the same string: where train disagrees with gold no system
+can be right. Of a chain: what it missed, linked to another entity, or found where no mention is.
 """
 
 from __future__ import annotations
@@ -11,9 +13,11 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
+from benchmarks.linking.ends import Place, error_of, place_of
 from benchmarks.linking.evaluate import BASELINES
 from benchmarks.linking.folds import folds_of
 from benchmarks.linking.sets import refuse_sets
@@ -21,9 +25,10 @@ from benchmarks.options import Folds, Split
 from benchmarks.results import Result, load_result, stored
 from core.files import InputError, lines, written
 from core.spreadsheets import CsvWriter
-from datamodules.linking import Linking
+from datamodules.linking import Dictionary, Linking
 from datamodules.options import Files
-from datamodules.tasks.linking import linking_task
+from datamodules.tasks.gold import Gold, definition_of
+from datamodules.tasks.linking import END_TO_END, linking_task
 from kg.search.names import normaliser
 
 
@@ -38,28 +43,31 @@ class Run(NamedTuple):
 def scored_run(
     name: str,
     of: str | None = None,
-    split: str | None = None,
-    folds: Sequence[int] = (),
-    graph: Path | None = None,
-    files: Files | None = None,
+    part: Folds = Folds(),
+    files: Files = Files(),
+    own: Gold = Gold(),
 ) -> Run:
-    """The newest result of a task, of the label or in the folder that `of` names.
+    """The newest result of a task, or of one's own texts, of the label or in the folder that `of`
+    names.
 
     Raises InputError when there is none, or its mentions are others than the available ones.
     """
-    refuse_sets(name, "cases are")
-    definition = linking_task(name)
+    if own.gold:
+        name, definition = own.name, definition_of(own)
+    else:
+        definition = linking_task(END_TO_END.get(name, name))
+    refuse_sets(definition, "cases are")
     if of and Path(of).is_dir():
         found = [load_result(of)]
     else:
-        known = stored("linking", definition.name)
-        numbers = ",".join(map(str, folds)) or "all"
+        known = stored("linking", name)
+        numbers = ",".join(map(str, part.folds)) or "all"
         found = [
             r
             for r in known
             if (r.label == of if of else r.model.name not in BASELINES)
-            and split in (None, r.split)
-            and r.protocol["fold_numbers"] == numbers
+            and part.split in (None, r.split)
+            and r.protocol.get("fold_numbers", "all") == numbers
         ]
         if not found:
             labels = ", ".join(sorted({f"{r.label!r} ({r.split})" for r in known})) or "none"
@@ -68,11 +76,12 @@ def scored_run(
             )
     result = found[-1]
     predictions = [json.loads(text) for _, text in lines(Path(result.folder) / "predictions.jsonl")]
-    scored = result.protocol["fold_numbers"]
-    own = [] if scored == "all" else [int(n) for n in scored.split(",")]
-    part = Folds(split=cast(Split, result.split), folds=own, graph=graph)
-    _, loaded = folds_of(definition, files or Files(), part)
-    known_ids = {m.id for fold in loaded for m in fold.splits[result.split]}
+    scored = result.protocol.get("fold_numbers", "all")
+    of_folds = [] if scored == "all" else [int(n) for n in scored.split(",")]
+    asked = replace(part, split=cast(Split, result.split), folds=of_folds)
+    _, loaded = folds_of(definition, files, asked, own)
+    mentions = [m for fold in loaded for m in fold.splits[result.split]]
+    known_ids = {m.id for m in mentions} | {one for fold in loaded for one in fold.documents}
     if any(p["id"] not in known_ids for p in predictions):
         raise InputError(
             f"{result.folder}: predictions of other mentions than {name} has here. Score again with"
@@ -93,8 +102,49 @@ class Case(NamedTuple):
     in_train: str
 
 
+def chain_cases(run: Run) -> list[Case]:
+    """What a chain missed, linked wrongly, or found where no mention is, most frequent first."""
+    (fold,) = run.folds
+    dictionary = fold.dictionary
+    seen = Counter(m.mention.lower() for m in fold.splits.get("train", []))
+    groups: Counter[tuple[str, str, str, str]] = Counter()
+    for line in run.predictions:
+        text = fold.documents[line["id"]]
+        gold = [Place(start, end, frozenset(ids)) for start, end, ids in line["gold"]]
+        found = [place_of(row[0], row[1], row[3], dictionary) for row in line["found"]]
+        for place in gold:
+            reason = error_of(place, found) if place.concepts else "right"
+            if reason != "right":
+                over = [p for p in found if p.start < place.end and place.start < p.end]
+                said = "; ".join(f"{text[p.start : p.end]} = {_name(p, dictionary)}" for p in over)
+                mention = text[place.start : place.end].lower()
+                groups[mention, _name(place, dictionary), said, reason] += 1
+        for place in found:
+            if not any(place.start < g.end and g.start < place.end for g in gold):
+                mention = text[place.start : place.end].lower()
+                groups[mention, "", _name(place, dictionary), "no mention is there"] += 1
+    total = sum(bool(ids) for line in run.predictions for *_, ids in line["gold"])
+    return [
+        Case(*key[:1], count, 100 * count / max(1, total), *key[1:], _count_in_train(seen[key[0]]))
+        for key, count in sorted(groups.items(), key=lambda item: (-item[1], item[0]))
+    ]
+
+
+def _count_in_train(count: int) -> str:
+    return f"x{count}" if count else ""
+
+
+def _name(place: Place, dictionary: Dictionary) -> str:
+    """A place's concepts with their preferred names."""
+    known = dictionary.names_of
+    ids = sorted(place.concepts)
+    return _format_case(ids, [known[one][0] for one in ids if one in known]) or "nothing"
+
+
 def cases(run: Run) -> list[Case]:
     """Wrong mentions, most frequent first (of equal ones in the mention's order)."""
+    if run.predictions and "found" in run.predictions[0]:
+        return chain_cases(run)
     normalised = normaliser(run.result.protocol["normalisation"])
     annotated: dict[str, Counter[str]] = defaultdict(Counter)
     seen: set[str] = set()
@@ -149,17 +199,24 @@ def write_cases(run: Run, top: int = 20) -> str:
         writer.writerow(Case._fields)
         writer.writerows((*c[:2], f"{c.share:.3f}", *c[3:]) for c in found)
     wrong, against = sum(c.times for c in found), sum(c.times for c in found if c.in_train)
+    of_chain = "gold" in run.result.protocol
+    total = run.result.protocol["gold"] if of_chain else len(run.predictions)
+    told = (
+        f"{wrong:,} errors, {total:,} gold mentions"
+        if of_chain
+        else (f"{wrong:,} of {total:,} mentions wrong")
+    )
+    points = "% of the gold mentions" if of_chain else "points of Acc@1"
     text = [
         (
-            f"{run.result.task}, {run.result.split}, {run.result.label}: {wrong:,} of"
-            f" {len(run.predictions):,} mentions wrong, {len(found):,} different cases; all in"
-            f" {file}"
+            f"{run.result.task}, {run.result.split}, {run.result.label}: {told},"
+            f" {len(found):,} different cases; all in {file}"
         ),
         f"train annotates the same string in {against:,} of them",
     ]
     for c in found[:top]:
         text.append(
-            f"\n{c.mention}  x{c.times}, {c.share:.2f} points of Acc@1 ({c.reason})\n  gold     "
+            f"\n{c.mention}  x{c.times}, {c.share:.2f} {points} ({c.reason})\n  gold     "
             f" {c.gold}\n  predicted {c.predicted}\n  in train "
             f" {c.in_train or 'not as this string'}"
         )

@@ -29,7 +29,7 @@ from benchmarks.linking.sets import refuse_sets
 from benchmarks.options import Evaluation
 from benchmarks.results import Result
 from core.files import InputError, json_lines
-from datamodules.tasks.linking import END_TO_END
+from datamodules.tasks.linking import END_TO_END, linking_task
 
 SPLITS: tuple[Literal["dev"], Literal["test"]] = ("dev", "test")
 STEPS = 10  #: thresholds that are tried
@@ -161,7 +161,7 @@ def check_precision(asked: Evaluation) -> float:
     """The precision that is asked for. Raises InputError for one that is not between 0 and 1, and
     for other options that it does not go with."""
     if asked.task and asked.task not in END_TO_END:
-        refuse_sets(asked.task, "--target-precision is")
+        refuse_sets(linking_task(asked.task), "--target-precision is")
     precision = asked.target_precision
     if precision is None or not 0 < precision < 1:
         raise InputError(

@@ -40,7 +40,7 @@ from benchmarks.results import (
 )
 from core.files import InputError, written
 from datamodules.linking import Linking, Mention, diagnoses
-from datamodules.tasks.linking import Task, linking_task
+from datamodules.tasks.linking import Task
 from inference.linkers import Linker, Names, NearestByTfIdf, Ranking, cut_known
 
 LOG = logging.getLogger(__name__)
@@ -52,12 +52,12 @@ SETTING = {
 }
 
 
-def refuse_sets(task: str, what: str) -> None:
+def refuse_sets(task: Task, what: str) -> None:
     """Raise InputError where a task's mentions mean sets of concepts, which `what` cannot read."""
-    if linking_task(task).sets:
+    if task.sets:
         raise InputError(
-            f"{task}: a mention means a set of concepts, and {what} of one. What was said of each"
-            " is in predictions.jsonl of the result (make evaluate)."
+            f"{task.name}: a mention means a set of concepts, and {what} of one. What was said of"
+            " each is in predictions.jsonl of the result (make evaluate)."
         )
 
 

@@ -53,6 +53,7 @@ from core.spreadsheets import CsvWriter
 from core.tracking import ROOT, folder_name, runs_folder
 from datamodules.blurb import sentence_starts
 from datamodules.options import Files
+from datamodules.tasks.gold import Gold
 from datamodules.tasks.linking import END_TO_END
 from experiments.machine import SeedTraining
 from experiments.names import NotTrained, encoder, is_task, trained
@@ -301,10 +302,13 @@ def compare_peers(
     nil: float | None = None,
     linker: LinkerOptions | None = None,
     files: Files | None = None,
+    own: Gold = Gold(),
 ) -> tuple[Annotated, list[Run]]:
     """Run and score our chains and the peers. Raises InputError for a task, chain or peer that does
     not exist."""
-    if task not in END_TO_END:
+    if own.gold:
+        task = own.name
+    elif task not in END_TO_END:
         raise InputError(f"TASK={task}: expected an end-to-end task: {', '.join(END_TO_END)}")
     for name in peers:
         if name not in PEERS:
@@ -313,27 +317,29 @@ def compare_peers(
             )
     files, linker = files or Files(), linker or LinkerOptions()
     wanted = list(chains) or chains_of(task)
-    data = annotated(task, Folds(split=split, graph=graph), files)
+    data = annotated(task, Folds(split=split, graph=graph), files, own)
     train_missing(wanted, files)
-    own = (graph or graph_of(data.fold.dictionary, data.fold.folder / "graph")).resolve()
+    dictionary = (graph or graph_of(data.fold.dictionary, data.fold.folder / "graph")).resolve()
     place = runs_folder() / "peers" / task / data.split
     place.mkdir(parents=True, exist_ok=True)
-    names = write_lines(place / "names.jsonl", names_of(own))
+    names = write_lines(place / "names.jsonl", names_of(dictionary))
     texts = write_lines(place / "texts.jsonl", list(data.texts.items()))
     others = [[d, text] for d, text in data.fold.documents.items() if d not in data.texts]
     train = write_lines(place / "others.jsonl", others)
     runs: list[Run] = []
-    for chain, (pipeline, used) in chains_with_options(own, wanted, nil, linker).items():
+    for chain, (pipeline, used) in chains_with_options(dictionary, wanted, nil, linker).items():
         pipeline.prepare()  # makes the vectors of names
         LOG.info(f"linking by {chain}")
         settings = {k: str(v) if isinstance(v, Path) else v for k, v in used.items()}
-        options = {"graph": str(own), "chain": chain, "nil": nil, "linker": settings}
+        options = {"graph": str(dictionary), "chain": chain, "nil": nil, "linker": settings}
         answer = in_a_process(sys.executable, "chain", names, texts, options, place / "chain.json")
-        runs.append(Run(chain, True, scored(data, own, chain, digest(pipeline.identities), answer)))
+        runs.append(
+            Run(chain, True, scored(data, dictionary, chain, digest(pipeline.identities), answer))
+        )
     for name in peers or PEERS:
         peer = PEERS[name]
         LOG.info(f"linking by {peer.title}")
-        options = {"graph": str(own), "train": str(train), **peer.options}
+        options = {"graph": str(dictionary), "train": str(train), **peer.options}
         try:
             if options.get("detector") == DETECTOR:
                 options["detector"] = _tagger(task, wanted)
@@ -345,10 +351,12 @@ def compare_peers(
                 [
                     peer.packages,
                     {k: v for k, v in options.items() if k not in ("graph", "train")},
-                    fingerprint(own),
+                    fingerprint(dictionary),
                 ]
             )
-            runs.append(Run(peer.title, False, scored(data, own, f"peer {name}", identity, answer)))
+            runs.append(
+                Run(peer.title, False, scored(data, dictionary, f"peer {name}", identity, answer))
+            )
         except InputError as error:
             runs.append(Run(peer.title, False, None, str(error)))
     return data, runs

@@ -48,7 +48,10 @@ WITHOUT_USE = {
     "compare": [
         ["NCBI"],
         ["NCBI-EL"],
+        ["--gold", "g.jsonl", "--graph", "g"],
     ],
+    "cases": [["NCBI-EL"], ["--gold", "g.jsonl", "--graph", "g"]],
+    "peers": [["NCBI-E2E"], ["--gold", "g.jsonl", "--graph", "g"]],
     "synonyms": [["--model", "sgns:char"], ["--model", "zh"]],
     "probe": [["--model", "minilm", "--graph", "hpo"]],
     "overlap": [["NCBI"]],

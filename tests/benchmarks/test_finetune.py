@@ -15,7 +15,6 @@ import yaml
 import experiments.seeds as module
 from app.cli import main
 from benchmarks.commands import Finetune
-from benchmarks.compare import compare
 from benchmarks.finetune import format_scores
 from benchmarks.results import SELECT, Result, grouped
 from core.files import InputError, read_json, write_json
@@ -27,6 +26,7 @@ from experiments.names import NotTrained, encoder, options, recipes
 from experiments.seeds import flags, grid_points, seeds_of
 from tests.fakes import bert, tasks
 from tests.fakes import results as fake
+from tests.fakes.results import compare
 
 pytestmark = pytest.mark.usefixtures("preloaded")
 

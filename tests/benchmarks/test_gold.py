@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import itertools
 import json
 import random
+import re
 from pathlib import Path
 
 import pytest
@@ -133,3 +135,62 @@ def test_types_and_what_is_refused(graph: Path, tmp_path: Path) -> None:
         gold_linking(Gold(gold=[file]), graph)
     with pytest.raises(InputError, match="TASK is missing"):
         Evaluate().run()
+
+
+def write_gold(tmp_path: Path) -> list[str]:
+    """Words that name two annotated notes: one mention is missed, one is linked wrongly, and gout
+    is found twice where nobody annotated it."""
+    renal = {"start": 4, "end": 17, "type": "Disease", "entity": "G:3", "score": None}
+    pain = {"start": 0, "end": 4, "type": "Disease", "entity": "G:2", "score": None}
+    gold = {"start": 9, "end": 13, "type": "Disease", "entity": "G:1", "score": None}
+    records = [
+        {"id": "a", "text": "Has renal failure, gout.", "mentions": [renal]},
+        {"id": "b", "text": "Pain and gout; gout.", "mentions": [pain, gold]},
+    ]
+    write_records(records, tmp_path / "gold.jsonl", "jsonl")
+    return ["--gold", str(tmp_path / "gold.jsonl")]
+
+
+def test_what_a_chain_got_wrong_is_counted_by_case(
+    graph: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [*write_gold(tmp_path), "--graph", str(graph)]
+    assert main(["evaluate", *words]) == 0
+    assert main(["cases", *words]) == 0
+    shown = capsys.readouterr().out
+    assert "4 errors, 3 gold mentions, 3 different cases" in shown
+    place = re.search(r"all in (\S+cases.csv)", shown)
+    assert place
+    rows = list(csv.reader(Path(place[1]).read_text().splitlines()))[1:]
+    assert [(row[0], row[1], *row[3:6]) for row in rows] == [
+        ("gout", "2", "", "G:1 (gout)", "no mention is there"),
+        ("pain", "1", "G:2 (renal failure)", "", "missed"),
+        (
+            "renal failure",
+            "1",
+            "G:3 (ataxia)",
+            "renal failure = G:2 (renal failure)",
+            "linked to another concept",
+        ),
+    ]
+    assert main(["cases", "NCBI-EL", *words]) == 2
+    assert "expected one of the two" in capsys.readouterr().err
+
+
+def test_chains_are_compared_on_annotated_texts(
+    graph: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [*write_gold(tmp_path), "--graph", str(graph)]
+    page = tmp_path / "page.html"
+    chains = ["--chains", "dictionary", "dictionary > names"]
+    assert main(["compare", *words, *chains, "--page", str(page)]) == 0
+    shown = capsys.readouterr().out
+    assert "dictionary > names" in shown and "2 examples, the same for all" in shown
+    # 1 right of 4 found and 3 gold
+    assert f"{2 / 7:.4f}" in shown and "against" in shown
+    html = page.read_text()
+    assert html.count("<svg") == 2 and html.count("<circle") == 2 and "&gt; names</td>" in html
+    assert main(["compare", *words[:2]]) == 0  # those that were scored
+    assert capsys.readouterr().out.splitlines()[:3] == shown.splitlines()[:3]
+    assert main(["compare", *words, "--profile", "paper"]) == 2
+    assert main(["compare", "NCBI-EL", "--chains", "dictionary"]) == 2

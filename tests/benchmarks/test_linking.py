@@ -16,7 +16,6 @@ from tokenizers.processors import TemplateProcessing
 
 from app.cli import main
 from benchmarks.commands import Evaluate
-from benchmarks.compare import compare
 from benchmarks.linking import folds as module
 from benchmarks.linking import scores as s
 from benchmarks.linking.evaluate import BASELINES
@@ -42,6 +41,7 @@ from kg.search.index import Index
 from models.encoders import TextEncoder
 from tests.fakes import bert
 from tests.fakes import linking as fakes
+from tests.fakes.results import compare
 
 REAL = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 real = pytest.mark.skipif(not REAL.is_dir(), reason=f"no real data in {REAL}")

@@ -16,7 +16,6 @@ from scipy.stats import ttest_rel
 
 from app.cli import main
 from benchmarks import tables
-from benchmarks.compare import compare
 from benchmarks.counts import split_sizes
 from benchmarks.papers.smedbert import lines as smedbert
 from benchmarks.results import (
@@ -41,7 +40,7 @@ from datamodules.tasks.prepare import find_task
 from models.metrics import bootstrap_interval
 from tests.fakes import chineseblue
 from tests.fakes import results as fake
-from tests.fakes.results import markdown
+from tests.fakes.results import compare, markdown
 
 #: Percent, as the paper prints them: its own row, and the sum over all cells of a table.
 SMEDBERT = {

@@ -16,6 +16,7 @@ from benchmarks.options import Evaluation
 from benchmarks.results import OVERALL
 from core.files import InputError
 from datamodules.options import Files
+from datamodules.tasks.linking import linking_task
 from inference.linkers import Candidate, cut_known
 from tests.fakes import linking as fake
 
@@ -96,7 +97,7 @@ def test_the_official_test_part_is_answered(data):
     names = {name.strip('"') for _, name in fake.ICD}
     linked = sets.answers_of(sets.NearestByTfIdf, _fold(data))
     result = encoder_free[-1]
-    definition = sets.linking_task("CHIP-CDN")
+    definition = linking_task("CHIP-CDN")
     asked = evaluation(data, "CHIP-CDN", "tfidf")
     sets.answer_unlabelled(asked, definition, result, _fold(data).scored.names, linked)
     written = json.loads((Path(str(result.folder)) / "CHIP-CDN_test.json").read_text("utf-8"))
@@ -106,7 +107,7 @@ def test_the_official_test_part_is_answered(data):
 
 
 def _fold(data: Path) -> sets.Fold:
-    definition = sets.linking_task("CHIP-CDN")
+    definition = linking_task("CHIP-CDN")
     return sets.load_folds(evaluation(data, "CHIP-CDN", "tfidf"), definition)[1][0]
 
 

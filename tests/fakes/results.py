@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import tables
+from benchmarks.compare import find_comparisons, format_comparisons
 from benchmarks.options import Choices
 from benchmarks.results import OVERALL, SELECT, Model, Result, result_folder, save_result
 from core.tracking import folder_name, runs_folder
@@ -197,3 +198,8 @@ def probed(
         },
     )
     return save_result(result, result_folder(result))
+
+
+def compare(name: str, base: str | None = None, split: str | None = None) -> str:
+    """What `kepl compare` prints of a task."""
+    return format_comparisons(find_comparisons(name, split=split), base)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 from datamodules.options import Files
 
@@ -11,7 +12,7 @@ from datamodules.options import Files
 def figures(
     task: str = "COMETA:closed",
     of: str | None = None,
-    split: str | None = None,
+    split: Literal["dev", "test"] | None = None,
     folds: Sequence[int] = (),
     graph: Path | None = None,
     out: Path | None = None,
@@ -31,8 +32,9 @@ def figures(
         fresh: Replace existing files that this command did not write.
     """
     from benchmarks.linking.cases import scored_run
+    from benchmarks.options import Folds
     from benchmarks.papers.genbioel.mention_similarity import FILES, draw
     from core.outputs import claimed_files
 
     with claimed_files(out, FILES, fresh):
-        draw(scored_run(task, of, split, folds, graph, files), out)
+        draw(scored_run(task, of, Folds(split=split, folds=folds, graph=graph), files), out)
