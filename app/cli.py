@@ -119,7 +119,7 @@ def resolve(verb: str, words: Sequence[str]) -> tuple[Verb, list[str], list[Opti
         )
     if verb == "table" and "--help" not in words:
         _check_table(first_word(words, "paper"), words)
-    if verb == "finetune" and _linking(first_word(words, "task") or ""):
+    if verb == "finetune" and _trains_linker(words):
         return Verb(load_function(LINKER), positions), words, linker_options()
     extra = []
     if verb == "finetune":
@@ -146,8 +146,12 @@ def _check_table(paper: str | None, words: Sequence[str]) -> None:
         )
 
 
-def _linking(task: str) -> bool:
-    if not task.endswith("-EL") and ":" not in task:
+def _trains_linker(words: Sequence[str]) -> bool:
+    """Whether `finetune` is asked for a linking task, or for --linking."""
+    if any(word.partition("=")[0] in ("--linking", "LINKING") for word in words):
+        return True
+    task = first_word(words, "task") or ""
+    if not task.endswith(("-EL", "-CDN")) and ":" not in task:
         return False  # most names: no import
     from datamodules.tasks.linking import linking_tasks
 
@@ -204,7 +208,7 @@ def _check_names(verb: str, given: Mapping[str, Any]) -> None:
         from datamodules.tasks.prepare import find_task
 
         linker = verb != "finetune" or given["task"] in linking_tasks()
-        if verb != "evaluate" or given["task"] not in END_TO_END:
+        if verb not in ("evaluate", "cases") or given["task"] not in END_TO_END:
             (linking_task if linker else find_task)(given["task"])
     model = given.get("model")
     if (

@@ -11,7 +11,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from benchmarks.options import Evaluation, Folds, LinkerTuning, Probing, Reranking
+from benchmarks.options import (
+    Evaluation,
+    Folds,
+    LinkerTuning,
+    Probing,
+    Reranking,
+    check_task,
+)
 from core.files import InputError
 from datamodules.options import Files
 from datamodules.tasks.gold import Gold
@@ -69,7 +76,13 @@ class Finetune(SeedTraining):
 
 @dataclass(frozen=True, kw_only=True)
 class FinetuneLinker(LinkerTuning):
-    """Fine-tune a linker on a linking task and score it, without and with dictionary back-off."""
+    """Fine-tune a linker on a linking task, or on one's own annotated texts, and score it, without
+    and with dictionary back-off.
+
+    Examples:
+      kepl finetune AAP-EL --model sapbert --folds 0 --mirror downloads/
+      kepl finetune --linking my.pubtator --graph graph --model sapbert
+    """
 
     def run(self) -> list[list[Result]]:
         from benchmarks.linking.tuning import finetuned_scores
@@ -278,16 +291,6 @@ class Compare:
         if self.page:
             text += f"\npage: {comparing.write_page(found, self.page, self.base)}"
         return text
-
-
-def check_task(task: str, own: Gold) -> None:
-    """Raise InputError unless either a task or one's own annotated texts are given."""
-    if bool(task) == bool(own.gold):
-        raise InputError(
-            "TASK is missing: a task (kepl tasks), or --gold with one's own annotated texts"
-            if not task
-            else f"TASK={task} and --gold: expected one of the two"
-        )
 
 
 @dataclass(frozen=True, kw_only=True)

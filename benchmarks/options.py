@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from core.files import InputError
 from datamodules.options import Files
-from datamodules.tasks.gold import Gold
+from datamodules.tasks.gold import Gold, TrainingTexts
 from experiments.machine import Machine
 from inference.options import LinkerOptions, Matching, Work
 
@@ -96,7 +97,7 @@ class LinkerTuning:
     """A linker's fine-tuning on the training mentions of a linking task.
 
     Args:
-        task: Linking task.
+        task: Linking task. Default: with --linking, one's own annotated texts.
         model: Linker to start from: a paper's run, or an encoder of its kind.
         ckpt: Folder of one exact run.
         profile: Settings for a laptop (small), or the paper's.
@@ -106,7 +107,7 @@ class LinkerTuning:
         args: Further words for LightningCLI.
     """
 
-    task: str
+    task: str = ""
     model: str = "sapbert"
     ckpt: str | None = None
     profile: Profile = "small"
@@ -114,6 +115,7 @@ class LinkerTuning:
     seed: int = 0
     fresh: bool = False
     args: str = ""
+    texts: TrainingTexts = TrainingTexts()
     #: those of the paper's finetune.yaml, by name
     options: Mapping[str, Any] = field(default_factory=dict)
     protocol: Protocol = Protocol()
@@ -222,3 +224,13 @@ class Probing:
     size: int = 8192
     device: str = "cpu"
     files: Files = Files()
+
+
+def check_task(task: str, own: Gold, option: str = "--gold") -> None:
+    """Raise InputError unless either a task or one's own annotated texts are given."""
+    if bool(task) == bool(own.gold):
+        raise InputError(
+            f"TASK is missing: a task (kepl tasks), or {option} with one's own annotated texts"
+            if not task
+            else f"TASK={task} and {option}: expected one of the two"
+        )

@@ -15,13 +15,14 @@ from pathlib import Path
 
 from benchmarks.linking import folds as prepare
 from benchmarks.linking.evaluate import score_linker
-from benchmarks.options import Evaluation, LinkerTuning
+from benchmarks.options import Evaluation, LinkerTuning, check_task
 from benchmarks.results import Result, model_of
 from core.artifact import read_manifest
 from core.dotted import imported
 from core.files import InputError, digest, read_json
 from core.settings import given_options
 from core.tracking import folder_name, runs_folder
+from datamodules.tasks.gold import definition_of, gold_linking
 from datamodules.tasks.linking import linking_task
 from experiments.linkers import chosen_options, recipe_of, task_settings, train_export
 from experiments.names import encoder
@@ -35,8 +36,13 @@ LOG = logging.getLogger(__name__)
 def finetuned_scores(asked: LinkerTuning) -> list[list[Result]]:
     """Fine-tune on every fold; the results of evaluation (benchmarks.linking.evaluate) without and
     with back-off. Raises InputError."""
-    name, part, linker, seed = asked.task, asked.part, asked.linker, asked.seed
-    definition = linking_task(name)
+    part, linker, seed = asked.part, asked.linker, asked.seed
+    texts = asked.texts.as_gold()
+    check_task(asked.task, texts, "--linking")
+    if texts.gold:
+        gold_linking(texts, part.graph)  # before the training of a linker that is not there yet
+    name = texts.name if texts.gold else asked.task
+    definition = definition_of(texts) if texts.gold else linking_task(name)
     if asked.epochs is not None and asked.epochs < 1:
         raise InputError(f"EPOCHS={asked.epochs}: expected a number of at least 1")
     chosen = trained_encoder(asked.model, asked.ckpt)
@@ -61,7 +67,7 @@ def finetuned_scores(asked: LinkerTuning) -> list[list[Result]]:
         )
         settings["model.init_args.pooling"] = linker.pooling
     build, takes = imported(recipe["finetune"]["build"], "datamodules"), recipe["finetune"]["data"]
-    _, loaded = prepare.folds_of(definition, asked.files, part)
+    _, loaded = prepare.folds_of(definition, asked.files, part, texts)
     exports = []
     for number, fold in zip(sorted(set(part.folds)) or range(len(loaded)), loaded, strict=True):
         place = folder_name(name) + "-" + digest([str(fold.folder), chosen.identity])[:12]
@@ -89,6 +95,11 @@ def finetuned_scores(asked: LinkerTuning) -> list[list[Result]]:
         start._replace(identity=linkers[0].identity), {"finetuned": shown}, linkers, seed
     )
     evaluation = Evaluation(
-        task=name, part=part, protocol=asked.protocol, linker=linker, files=asked.files
+        task=asked.task,
+        part=part,
+        protocol=asked.protocol,
+        linker=linker,
+        files=asked.files,
+        own=texts,
     )
     return [score_linker(replace(evaluation, backoff=backoff), system) for backoff in (False, True)]

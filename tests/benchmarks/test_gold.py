@@ -16,7 +16,7 @@ from benchmarks.commands import Evaluate
 from benchmarks.options import Folds
 from benchmarks.results import OVERALL
 from core.files import InputError
-from datamodules.tasks.gold import Gold, gold_linking
+from datamodules.tasks.gold import Gold, TrainingTexts, gold_linking
 from inference.chain import Pipeline
 from inference.convert import write_records
 from tests.fakes import graphs
@@ -194,3 +194,32 @@ def test_chains_are_compared_on_annotated_texts(
     assert capsys.readouterr().out.splitlines()[:3] == shown.splitlines()[:3]
     assert main(["compare", *words, "--profile", "paper"]) == 2
     assert main(["compare", "NCBI-EL", "--chains", "dictionary"]) == 2
+
+
+def test_annotated_texts_are_divided_to_train_on(graph: Path, tmp_path: Path) -> None:
+    records = annotated_texts(3)
+    write_records(records, tmp_path / "mine.jsonl", "jsonl")
+    texts = TrainingTexts(linking=tmp_path / "mine.jsonl").as_gold()
+    parts = gold_linking(texts, graph)
+    documents = {split: set(own) for split, own in parts.annotated.items()}
+    assert sorted(documents) == ["dev", "test", "train"]
+    assert {split: len(own) for split, own in documents.items()} == {
+        "train": 9,
+        "dev": 1,
+        "test": 2,
+    }
+    assert set.union(*documents.values()) == {str(r["id"]) for r in records}
+    for split, mentions in parts.splits.items():
+        assert {m.document for m in mentions} <= documents[split]
+    (tmp_path / "cut").mkdir()
+    for part, some in (("train", records[:8]), ("test", records[8:])):
+        write_records(some, tmp_path / f"cut/{part}.jsonl", "jsonl")
+    cut = gold_linking(TrainingTexts(linking=tmp_path / "cut").as_gold(), graph)
+    assert {split: len(own) for split, own in cut.annotated.items()} == {"train": 8, "test": 4}
+    write_records(records[:1], tmp_path / "cut/more.jsonl", "jsonl")
+    (tmp_path / "cut/train.jsonl").unlink()
+    write_records(records[1:8], tmp_path / "cut/train.jsonl", "jsonl")
+    with pytest.raises(InputError, match="'n0' is in a file whose name begins with none"):
+        gold_linking(TrainingTexts(linking=tmp_path / "cut").as_gold(), graph)
+    assert main(["finetune", "--linking", str(tmp_path / "mine.jsonl")]) == 2
+    assert main(["finetune", "NCBI-EL", "--linking", str(tmp_path / "mine.jsonl")]) == 2
