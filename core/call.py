@@ -59,6 +59,12 @@ COMMANDS = {
     "graph show": Command(
         "kg.build.lookup:show_entity", "what a graph says of an entity", ("folder", "entity")
     ),
+    "graph add": Command(
+        "kg.build.edit:add_names", "add names to the entities of a graph", ("graph", "names")
+    ),
+    "graph stop": Command(
+        "kg.build.edit:stop_names", "take names out of a graph", ("graph", "words")
+    ),
     "graph info": Command("kg.build.info:show_graph", "count what is in a graph", ("folder",)),
     "graph merge": Command(
         "kg.build.merge:merge", "merge graphs by names and aliases", ("graphs",)

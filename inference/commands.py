@@ -12,6 +12,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,6 +22,7 @@ from core.files import InputError, descriptor_of, digest, limit_documents, lines
 from core.outputs import Output, check_ending
 from core.settings import given_options
 from core.stopping import keeping
+from core.tracking import runs_folder
 from datamodules.options import Files
 from inference.options import LinkerOptions, Matching, Pooling, TextFiles, Work, check_device
 
@@ -30,13 +32,32 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 
 
+def merge_several(graphs: Sequence[Path]) -> Path:
+    """The folder of a graph, or of several merged into one, kept below the folder of runs. Raises
+    InputError as kg.build.merge does."""
+    if len(graphs) == 1:
+        return graphs[0]
+    from kg.build.merge import merge
+    from kg.graph import fingerprint
+
+    for folder in graphs:
+        if not folder.is_dir():
+            raise InputError(f"--graph {folder}: no such folder, so no knowledge graph here")
+    name = digest([fingerprint(folder) for folder in graphs])[:16]
+    out = runs_folder() / "data" / "merged" / name
+    with redirect_stdout(sys.stderr):  # standard output is the answer's
+        merge(graphs, out)
+    return out
+
+
 @dataclass(frozen=True, kw_only=True)
 class Link:
     """Find the entities of a graph in text. Without --text and --input, the lines of standard input
     are texts.
 
     Args:
-        graph: Folder of a graph (kepl graph build).
+        graph: Folder of a graph (kepl graph build), or of several, which are merged by name and
+            alias (kepl graph merge).
         chain: What detects mentions, finds candidates and ranks them again; see the end.
         text: One text.
         input: Files or folders with JSON lines, plain text (a document a line), PubTator, PubMed
@@ -58,7 +79,7 @@ class Link:
       kepl link --graph graph --input notes/ --output o.jsonl --chain "dictionary > sapbert"
     """
 
-    graph: Path
+    graph: Sequence[Path]
     chain: str = "dictionary"
     text: str | None = None
     input: Sequence[Path] = ()
@@ -88,9 +109,9 @@ class Link:
             format_of(self.output, self.reading.to)
             # folders among them, or no files at all
             models = [step.strip() for step in re.split("[>+]", self.chain) if "/" in step]
-            Output(self.output, [*self.input, self.graph, *models])
+            Output(self.output, [*self.input, *self.graph, *models])
         pipeline = Pipeline(
-            self.graph,
+            merge_several(self.graph),
             self.chain,
             self.nil,
             self.top,

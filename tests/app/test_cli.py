@@ -350,7 +350,7 @@ def test_a_file_has_settings_and_the_command_line_replaces_them(
     folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "own.yaml"
-    file.write_text(f"graph: {folder}\ntext: foozin\njson: true\nnil: 2\n")
+    file.write_text(f"graph: [{folder}]\ntext: foozin\njson: true\nnil: 2\n")
     assert main(["link", "--config", str(file)]) == 0
     assert json.loads(capsys.readouterr().out)["mentions"][0]["entity"] is None
     assert main(["link", "--config", str(file), "NIL=0.5"]) == 0

@@ -1,0 +1,142 @@
+"""Names added to a graph, and names taken out of it.
+
+    kepl graph add GRAPH names.csv --out NEW        one's own synonyms: id, name [, kind, language]
+    kepl graph stop GRAPH words.txt --out NEW       names that no text is linked by
+
+Both write another graph; that of the input stays.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from core.files import InputError, lines, sha256
+from core.outputs import check_no_input
+from kg.build.draft import parse_language
+from kg.build.lookup import search_key
+from kg.build.rows import Form, Problems, parse_delimiter, read_rows
+from kg.graph import GRAPH, KINDS, KnowledgeGraph, fingerprint, table
+from kg.ids import Ids
+
+OWN = "own"  #: the source of names that a person adds
+KNOWN = "names that their entity has already"
+NO_NAME = "words that are no name of the graph"
+
+
+def add_names(
+    graph: Path,
+    names: Path,
+    out: Path,
+    language: str = "en",
+    delimiter: str = "",
+    fresh: bool = False,
+) -> str:
+    """Add names to the entities of a graph.
+
+    Args:
+        graph: Folder of the graph.
+        names: Table (CSV, TSV, .xlsx, JSON lines) with id and name, and with kind and language
+            where it has them. An id is written as links accept it.
+        out: Folder for the new graph.
+        language: Language of names that say none.
+        delimiter: What parts fields: a character, or tab, comma, semicolon, pipe. Default: what the
+            heading has.
+        fresh: Build again even if the same graph is there.
+
+    Examples:
+      kepl graph add graph my_synonyms.csv --out graph-mine
+    """
+    check_no_input(out, [graph, names])
+    recipe = {
+        "reader": "kg.edit",
+        "options": {"language": language},
+        "inputs": [fingerprint(graph), sha256(names)],
+    }
+    if not GRAPH.is_kept(out, recipe, fresh):
+        found = KnowledgeGraph.load(graph)
+        ids, known = Ids.from_graph(found), _names_by_entity(found)
+        rows: list[tuple[str, str, str, str, str]] = []
+        problems, counts = Problems(), Counter[str]()
+        for where, row in read_rows(names, Form(delimiter=parse_delimiter(delimiter)), problems):
+            values = {key.lower(): str(value or "").strip() for key, value in row.items()}
+            entity = ids.entity(values.get("id", ""))
+            name, kind = values.get("name", ""), values.get("kind", "") or "synonym"
+            if entity is None or not name:
+                wanted = "a name" if entity is not None else "an id of the graph"
+                problems.add(f"{where}: expected {wanted} under id and name, got {row!r:.120}")
+            elif kind not in KINDS:
+                problems.add(f"{where}: kind {kind!r}; expected one of {', '.join(KINDS)}")
+            elif name in known[entity]:
+                counts[KNOWN] += 1
+            else:
+                given = values.get("language", "") or language
+                spoken = parse_language(given)
+                if spoken is None:
+                    problems.add(f"{where}: language {given!r}; expected a code, such as en")
+                    continue
+                known[entity].add(name)
+                rows.append((entity, name, kind, spoken, OWN))
+        problems.check()
+        if not rows:
+            raise InputError(f"{names}: no name that is new to the graph")
+        columns = ("id", "name", "kind", "language", "source")
+        added = table("names", {c: [row[i] for row in rows] for i, c in enumerate(columns)})
+        manifest = found.manifest | recipe | {"added": len(rows), "left_out": dict(counts)}
+        replace(found, names=pa.concat_tables([found.names, added]), manifest=manifest).save(out)
+    return _report(out, "added")
+
+
+def _names_by_entity(graph: KnowledgeGraph) -> dict[str, set[str]]:
+    known: dict[str, set[str]] = {one: set() for one in graph.ids.to_pylist()}
+    pairs = zip(*(graph.names[c].to_pylist() for c in ("id", "name")), strict=True)
+    for one, name in pairs:
+        known[one].add(name)
+    return known
+
+
+def stop_names(graph: Path, words: Path, out: Path, fresh: bool = False) -> str:
+    """Take names out of a graph, whatever their case, accents and punctuation: "all", "not" and
+    other words of a text that are a name, too.
+
+    An entity keeps its title, its other names and its triples.
+
+    Args:
+        graph: Folder of the graph.
+        words: Text file, a name a line.
+        out: Folder for the new graph.
+        fresh: Build again even if the same graph is there.
+
+    Examples:
+      kepl graph stop graph stop_words.txt --out graph-clean
+    """
+    check_no_input(out, [graph, words])
+    recipe = {
+        "reader": "kg.edit",
+        "options": {},
+        "inputs": [fingerprint(graph), sha256(words)],
+    }
+    if not GRAPH.is_kept(out, recipe, fresh):
+        found = KnowledgeGraph.load(graph)
+        wanted = {search_key(line): line.strip() for _, line in lines(words) if line.strip()}
+        keys = [search_key(name) for name in found.names["name"].to_pylist()]
+        stopped = [key in wanted for key in keys]
+        if not any(stopped):
+            raise InputError(f"{words}: none of its {len(wanted):,} lines is a name of the graph")
+        unknown = len(wanted.keys() - set(keys))
+        manifest = found.manifest | recipe
+        manifest |= {"stopped": sum(stopped), "left_out": {NO_NAME: unknown}}
+        kept = found.names.filter(pc.invert(pa.array(stopped)))
+        replace(found, names=kept, manifest=manifest).save(out)
+    return _report(out, "stopped")
+
+
+def _report(out: Path, what: str) -> str:
+    graph = KnowledgeGraph.load(out)
+    lines_ = [f"{out}: {graph.manifest[what]:,} names {what}, {len(graph.names):,} names"]
+    left_out = graph.manifest["left_out"].items()
+    return "\n".join([*lines_, *(f"left out: {n:,} {reason}" for reason, n in left_out if n)])

@@ -1,0 +1,173 @@
+"""Classifications in ClaML, as the WHO ships ICD-10 (.xml, .gz too) -> KnowledgeGraph.
+
+    entities    every Class by its code; its type is its kind: chapter, block, category
+    names       the rubric `preferred`, and `preferredLong` and `inclusion` as further names
+    definitions the rubric `definition`, or else `note`
+    triples     SuperClass as is_a
+
+A rubric's text is that of its labels, without references to other codes. Classes without a
+preferred rubric, modifiers (digits that any class may get) and other rubrics are counted in the
+manifest.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import NamedTuple
+
+from core.files import InputError
+from kg.build.draft import parse_language
+from kg.documents.xml import Events
+from kg.documents.xml import read as read_events
+from kg.graph import KnowledgeGraph, table
+
+NAMES = {"preferred": "preferred", "preferredlong": "exact", "inclusion": "narrow"}
+DEFINITIONS = ("definition", "note")
+UNNAMED = "classes without a preferred rubric"
+MODIFIERS = "modifiers"
+OTHER = "rubrics of other kinds"
+
+
+class Class(NamedTuple):
+    """A class of a classification: its code and kind, the codes above it, (kind, text) of its
+    rubrics."""
+
+    code: str
+    kind: str
+    above: list[str]
+    rubrics: list[tuple[str, str]]
+    where: str
+
+
+class _Classes(Events[Class]):
+    """The classes of a file; `title` and `modifiers` are of the file."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.open: Class | None = None
+        self.rubric: str | None = None
+        self.text: list[str] | None = None  # of the label that is open
+        self.inside_reference = False
+        self.title, self.version, self.modifiers = "", "", 0
+
+    def start(self, name: str, attributes: dict[str, str]) -> None:
+        if name == "Class":
+            code, kind = attributes.get("code", ""), attributes.get("kind", "")
+            if not code:
+                raise InputError(f"{self.where}: a Class without a code")
+            self.open = Class(code, kind, [], [], self.where)
+        elif name == "ModifierClass":
+            self.modifiers += 1
+        elif name == "Title":
+            self.title = attributes.get("name", "")
+            self.version = attributes.get("version", "")
+        elif self.open is not None and name == "SuperClass":
+            self.open.above.append(attributes.get("code", ""))
+        elif self.open is not None and name == "Rubric":
+            self.rubric = attributes.get("kind", "").lower()
+        elif self.rubric is not None and name == "Label":
+            self.text = []
+        elif self.text is not None and name == "Reference":
+            self.inside_reference = True
+
+    def end(self, name: str) -> None:
+        if name == "Reference":
+            self.inside_reference = False
+        elif name == "Label" and self.text is not None and self.open and self.rubric is not None:
+            text = " ".join("".join(self.text).split())
+            if text:
+                self.open.rubrics.append((self.rubric, text))
+            self.text = None
+        elif name == "Rubric":
+            self.rubric = None
+        elif name == "Class" and self.open is not None:
+            self.ready.append(self.open)
+            self.open = None
+
+    def characters(self, text: str) -> None:
+        if self.text is not None and not self.inside_reference:
+            self.text.append(text)
+
+
+def files(path: str | Path) -> list[Path]:
+    return [Path(path)]
+
+
+def read(path: str | Path, language: str = "en", source: str = "") -> KnowledgeGraph:
+    """The classification at `path`. Raises InputError for broken XML, a code that occurs twice and
+    a SuperClass that the file lacks.
+
+    Args:
+        language: Language of the names.
+        source: What the names say of their origin. Default: the file's title.
+    """
+    events = _Classes(Path(path))
+    classes = list(read_events(events))
+    origin = source or events.title or "ClaML"
+    spoken = parse_language(language)
+    if spoken is None:
+        raise InputError(f"--language {language}: expected a code of a language, such as en")
+    counts = Counter({MODIFIERS: events.modifiers})
+    entities: dict[str, tuple[str, str]] = {}
+    names: dict[tuple[str, str], str] = {}
+    definitions: dict[str, str] = {}
+    for one in classes:
+        title = next((text for kind, text in one.rubrics if kind == "preferred"), "")
+        if not title:
+            counts[UNNAMED] += 1
+            continue
+        if one.code in entities:
+            raise InputError(f"{one.where}: the code {one.code} occurs a second time")
+        entities[one.code] = (title, one.kind)
+        for kind, text in one.rubrics:
+            if kind in NAMES:
+                names.setdefault((one.code, text), NAMES[kind])
+            elif kind in DEFINITIONS:
+                definitions.setdefault(one.code, text)
+            else:
+                counts[OTHER] += 1
+    triples = []
+    for one in classes:
+        for above in one.above if one.code in entities else ():
+            if above not in entities:
+                raise InputError(
+                    f"{one.where}: class {one.code} is below {above}, which the file lacks"
+                )
+            triples.append((one.code, "is_a", above))
+    own = [(code, name, kind) for (code, name), kind in names.items()]
+    return KnowledgeGraph(
+        table(
+            "entities",
+            {
+                "id": list(entities),
+                "name": [title for title, _ in entities.values()],
+                "type": [kind for _, kind in entities.values()],
+            },
+        ),
+        table(
+            "names",
+            {
+                "id": [code for code, *_ in own],
+                "name": [name for _, name, _ in own],
+                "kind": [kind for *_, kind in own],
+                "language": [spoken] * len(own),
+                "source": [origin] * len(own),
+            },
+        ),
+        table("definitions", {"id": list(definitions), "text": list(definitions.values())}),
+        table(
+            "triples",
+            {
+                "head": [head for head, *_ in triples],
+                "relation": [relation for _, relation, _ in triples],
+                "tail": [tail for *_, tail in triples],
+            },
+        ),
+        {
+            "source": origin,
+            "version": events.version or "not stated",
+            "licence": "not stated; see the file",
+            "left_out": dict(counts),
+        },
+    )
