@@ -237,7 +237,7 @@ class Sweep:
 
 
 def data(task: str, *, files: Files) -> None:
-    """Fetch and verify a task's files.
+    """Fetch and verify a task's files, or prepare the task from a folder (DATA=).
 
     Args:
         task: Task, linking task or data set.

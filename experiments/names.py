@@ -29,6 +29,7 @@ As an encoder, a fine-tuned model is its encoder with the fine-tuned weights. en
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -178,11 +179,11 @@ def is_task(name: str) -> bool:
     return name.partition("/")[0].partition(":")[0] in tasks()
 
 
-def close_names(name: str) -> list[str]:
+def close_names(name: str, more: Iterable[str] = ()) -> list[str]:
     """Names that `name` may be a slip of: of a paper or a task in its first part, of a packaged
-    encoder as a whole."""
+    encoder or one of `more` as a whole."""
     first, _, rest = name.partition("/")
-    alone = () if rest else (*PACKAGED, *UNTRAINED)  # names of one part
+    alone = () if rest else (*PACKAGED, *UNTRAINED, *more)  # names of one part
     near = get_close_matches(first, [*recipes(), *tasks(), *alone], 3, 0.75)
     if rest in [*recipes(), *PACKAGED]:  # ncbi/minilm: `ncbi` alone is an owner on the hub
         near += [

@@ -167,7 +167,7 @@ def steps_of(chain: str) -> Steps:
             continue
         if word.partition("/")[0] not in recipes() and may_be_hub_name(word):
             continue  # a token classifier, if its files say so
-        near = [name for name in close_names(word) if is_task(name)]
+        near = [name for name in close_names(word, DETECTORS) if is_task(name) or name in DETECTORS]
         hint = f" Did you mean {' or '.join(near)}?" if near else ""
         tuned = (
             ", ".join(fine_tuned_names()) or "TASK/encoder, once `make finetune` has trained one"

@@ -26,8 +26,10 @@ from datamodules.sources import addresses, listing, mirrors
 from datamodules.tasks import fetch
 from datamodules.tasks.linking import linking_tasks
 from datamodules.tasks.prepare import all_tasks, find_task, prepare_task
+from tests.fakes import linking as linking_files
 
 ONE, TWO, SECRET = b"one " * 50_000, b"two", b"from outside"
+
 REAL = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 real = pytest.mark.skipif(not REAL.is_dir(), reason=f"no real data in {REAL}")
 
@@ -558,10 +560,11 @@ def test_the_list_holds_every_file_of_every_task():
         assert all((f.sha256 is None) == (f.bytes is None) for f in source.files)
 
 
-def test_a_linking_task_is_fetched_like_any_other(tmp_path, capsys):
-    assert main(["data", "HPO-EL", "--data", str(tmp_path)]) == 0
+def test_a_linking_task_is_fetched_like_any_other(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("KEPL_RUNS", str(tmp_path))
+    assert main(["data", "HPO-EL"]) == 0
     assert "nothing to fetch" in capsys.readouterr().out
-    assert main(["data", "MedMentions-EL", "--data", str(tmp_path)]) == 2
+    assert main(["data", "MedMentions-EL"]) == 2
     assert "corpus_pubtator.txt.gz" in capsys.readouterr().err
 
 
@@ -571,20 +574,34 @@ def test_the_command(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(
         data, "_downloaded", lambda *_: pytest.fail("no test may reach for the network")
     )
-    assert main(["data", "DXY-NER", "--data", str(tmp_path)]) == 2
+    monkeypatch.setenv("KEPL_RUNS", str(tmp_path))
+    assert main(["data", "DXY-NER"]) == 2
     said = capsys.readouterr().err
-    assert (
-        "DXY's data set is private" in said and str(tmp_path / "DXY-NER/DXY-NER/train.txt") in said
-    )
+    assert "DXY's data set is private" in said and "DXY-NER/DXY-NER/train.txt" in said
     (tmp_path / "m/DXY-NER").mkdir(parents=True)
     (tmp_path / "m/DXY-NER/train.txt").write_text("a O\n")
-    assert (
-        main(["data", "DXY-NER", "--data", str(tmp_path / "d"), "--mirror", str(tmp_path / "m")])
-        == 0
-    )
+    assert main(["data", "DXY-NER", "--mirror", str(tmp_path / "m")]) == 0
     said = capsys.readouterr()
     assert "1 of 3 files of DXY-NER, verified" in said.out and "licence: private" in said.out
     assert "DXY-NER: without DXY-NER/dev.txt (no public address)" in said.err
+
+
+def test_a_folder_is_read_as_training_reads_it(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("KEPL_RUNS", str(tmp_path / "runs"))
+    linking_files.write(tmp_path / "data")
+    folder = tmp_path / "data" / "CHIP-CDN"
+    assert main(["data", "CHIP-CDN", "--data", str(folder)]) == 0
+    said = capsys.readouterr()
+    assert "CHIP-CDN: train 90, test 5 mentions" in said.out or "dev 15" in said.out
+    own = tmp_path / "own/NCBI-disease-IOB"
+    own.mkdir(parents=True)
+    (own / "train.tsv").write_text("a\tO\ngout\tB\n\n")
+    assert main(["data", "NCBI", "--data", str(tmp_path / "own")]) == 0
+    assert "NCBI: train 1 examples" in capsys.readouterr().out
+    assert main(["data", "NCBI", "--data", str(tmp_path / "none")]) == 2
+    assert "no such folder" in capsys.readouterr().err
+    assert main(["data", "Ontologies", "--data", str(tmp_path)]) == 2
+    assert "a data set" in capsys.readouterr().err
 
 
 @pytest.mark.slow
