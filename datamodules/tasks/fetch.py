@@ -8,6 +8,7 @@ from pathlib import Path
 from core.artifact import read_manifest
 from core.files import InputError, digest
 from core.tracking import folder_name, runs_folder
+from datamodules.linking import SPLITS
 from datamodules.options import Files
 from datamodules.sources import fetched, place
 from datamodules.sources.listing import sources
@@ -51,15 +52,15 @@ def read_folder(name: str, files: Files) -> str:
         own = files.data.resolve() if files.data else None
         out = runs_folder() / "data" / "benchmarks" / "linking"
         out /= f"{folder_name(name)}-{digest([str(own)])[:8]}"
-        folder = next(iter(prepare_folds(definition.name, own, out)[0].values()))
-        what = "mentions"
+        folders, what = list(prepare_folds(definition.name, own, out)[0].values()), "mentions"
     else:
-        folder, what = task_folder(find_task(name), files), "examples"
-    splits = read_manifest(folder)["splits"]
-    sizes = {split: int(one[what]) for split, one in splits.items()}
-    return _format_sizes(name, folder, sizes, what)
+        folders, what = [task_folder(find_task(name), files)], "examples"
+    sizes: dict[str, int] = {}
+    for folder in folders:
+        sizes |= {s: int(one[what]) for s, one in read_manifest(folder)["splits"].items()}
+    return _format_sizes(name, folders[0], sizes, what)
 
 
 def _format_sizes(name: str, folder: Path, sizes: Mapping[str, int], what: str) -> str:
-    told = ", ".join(f"{split} {size:,}" for split, size in sizes.items())
+    told = ", ".join(f"{split} {sizes[split]:,}" for split in SPLITS if split in sizes)
     return f"{name}: {told} {what}\nprepared in {folder}"
