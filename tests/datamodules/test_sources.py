@@ -595,9 +595,10 @@ def test_a_folder_is_read_as_training_reads_it(tmp_path, capsys, monkeypatch):
     assert "CHIP-CDN: train 90, dev 15, test 5 mentions" in said.out
     own = tmp_path / "own/NCBI-disease-IOB"
     own.mkdir(parents=True)
-    (own / "train.tsv").write_text("a\tO\ngout\tB\n\n")
+    for name in ("train", "devel"):
+        (own / f"{name}.tsv").write_text("a\tO\ngout\tB\n\n")
     assert main(["data", "NCBI", "--data", str(tmp_path / "own")]) == 0
-    assert "NCBI: train 1 examples" in capsys.readouterr().out
+    assert "NCBI: train 1, dev 1 examples" in capsys.readouterr().out
     assert main(["data", "NCBI", "--data", str(tmp_path / "none")]) == 2
     assert "no such folder" in capsys.readouterr().err
     assert main(["data", "Ontologies", "--data", str(tmp_path)]) == 2

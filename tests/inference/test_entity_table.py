@@ -187,6 +187,9 @@ def test_an_entity_represents_the_concept_of_its_id_or_else_of_its_names(
     by_hand = [c for row in order for c in {0: ["E1"], 1: ["D2", "D3"]}.get(row, [])]
     assert [c.concept for c in ranking] == by_hand
     assert {c.concept: c.tied for c in ranking} == {"E1": False, "D2": True, "D3": True}
+    # an entity table has no language: on a bilingual graph the id says which entity it is
+    chinese = Names(Dictionary(["E1"], ["肾衰竭"]), "lower")
+    assert reader(model, fake_kebiolm).on(chinese).means[0] == "E1"
     with pytest.raises(InputError, match="none of the dictionary's 1 concepts"):
         reader(model, fake_kebiolm).on(Names(Dictionary(["Z"], ["zzz"]), "lower"))
 

@@ -259,3 +259,23 @@ def test_candidates_of_an_encoder(bart: str, fake_sapbert: sapbert.Folders, runs
     assert restriction("all") == (None, None)
     with pytest.raises(InputError, match="expected all, tfidf:50"):
         restriction("sapbert")
+
+
+def test_a_name_of_another_language_is_a_name_of_its_concept(bart: str) -> None:
+    """On a bilingual graph a generated Chinese name scores for the entity, beside the English one;
+    a mention in either language may be written in either."""
+    pairs = [*WORDS, ("D1", "肾衰竭"), ("D6", "鼻痉挛"), ("D6", "spasm of the nose")]
+    both = Names(Dictionary([i for i, _ in pairs], [n for _, n in pairs]), "lower+punctuation")
+    one = generator(bart, beams=9)
+    mentions, contexts = ["肾衰竭", "failing kidneys"], ["他有 START 肾衰竭 END 多年", None]
+    found = one.on(both).link(mentions, contexts)
+    for mention, context, ranking in zip(mentions, contexts, found, strict=True):
+        scores = every_score(one, mention, context, both.strings)
+        best: dict[str, float] = {}
+        for string, score in scores.items():
+            for concept in both.concepts[string]:
+                best[concept] = max(score, best.get(concept, -np.inf))
+        assert {c.concept for c in ranking} == {i for i, _ in pairs}
+        own = {c.concept: c.score for c in ranking}
+        assert own == pytest.approx(best, abs=1e-4)
+    assert any("\u4e00" <= c.name[0] <= "\u9fff" for ranking in found for c in ranking)
