@@ -1,0 +1,196 @@
+"""The numbers of the papers' YAML files against this table, which is typed from the papers.
+
+A number that a paper does not state is not here; its YAML says so under `paper:`. Small profiles
+have numbers of their own, which stay within what training of their size takes.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2] / "experiments"
+
+#: file -> {setting: the paper's number}
+PAPERS: dict[str, dict[str, Any]] = {
+    # KeBioLM: Sections 3.2 and 4.1
+    "kebiolm/pretrain.yaml": {
+        "model.text_layers": 8,
+        "model.of_layers": 12,  # 8 and 4 layers
+        "model.candidates": 100,
+        "model.max_mentions": 50,
+        "model.lr": 5e-5,
+        "model.warmup_steps": 10_000,
+        "data.batch_size": 512,
+        "data.max_length": 512,
+        "data.max_mentions": 50,
+        "data.mask": 0.12,
+        "data.random": 0.015,
+        "trainer.max_epochs": 2,
+    },
+    "kg/transe.yaml": {"dim": 100, "norm": 2, "lr": 1e-3, "batch_size": 2048, "epochs": 30},
+    # SMedBERT: Section 3 and Appendix B
+    "smedbert/pretrain.yaml": {
+        "model.scale": 10,
+        "model.neighbour_weight": 2,
+        "model.mention_weight": 4,
+        "model.lr": 5e-5,
+        "data.k": 10,
+        "data.batch_size": 512,
+        "data.max_length": 512,
+        "trainer.max_epochs": 1,
+    },
+    # EMBERT: Section 4.1
+    "embert/pretrain.yaml": {
+        "model.consistency_weight": 2,
+        "model.segmentation_weight": 2,
+        "model.masking_weight": 0.5,
+        "model.position_size": 200,
+        "model.lr": 5e-5,
+        "model.warmup_steps": 0.1,
+        "model.weight_decay": 0.01,
+        "data.batch_size": 256,
+        "data.max_length": 512,
+        "data.rate": 0.15,
+    },
+    # GenBioEL: Table 11
+    "genbioel/pretrain.yaml": {
+        "model.smoothing": 0.1,
+        "model.dropout": 0.1,
+        "model.lr": 4e-5,
+        "model.weight_decay": 0.01,
+        "model.warmup_steps": 1600,
+        "data.batch_size": 384,
+        "trainer.max_steps": 80_000,
+        "trainer.gradient_clip_val": 0.1,
+    },
+    "genbioel/finetune.yaml": {
+        "model.smoothing": 0.1,
+        "model.dropout": 0.1,
+        "model.weight_decay": 0.01,
+        "data.batch_size": 8,
+        "trainer.gradient_clip_val": 0.1,
+        **{
+            f"tasks.paper.{task}.{setting}": value
+            for task, values in {
+                "BC5CDR-EL": (1e-5, 20_000, 500),
+                "COMETA-EL": (1e-5, 40_000, 500),
+                "AAP-EL": (5e-6, 30_000, 0),
+                "NCBI-EL": (3e-7, 20_000, 0),
+            }.items()
+            for setting, value in zip(
+                ("model.init_args.lr", "trainer.max_steps", "model.init_args.warmup_steps"),
+                values,
+                strict=True,
+            )
+        },
+    },
+    # SapBERT: Section A.3; batches are of pairs here, of names there
+    "sapbert/pretrain.yaml": {
+        "model.lr": 2e-5,
+        "model.weight_decay": 0.01,
+        "data.batch_size": 480 / 2,
+        "trainer.max_epochs": 1,
+    },
+    "sapbert/finetune.yaml": {
+        "model.lr": 2e-5,
+        "model.weight_decay": 0.01,
+        "data.batch_size": 256 / 2,
+        "trainer.max_epochs": 3,
+        "epochs.paper.AAP-EL": 15,
+        "epochs.paper.COMETA-EL": 10,
+        "epochs.paper.other": 3,
+    },
+    # KeBioLM: Section 4.3
+    **{
+        f"finetune/{task}.yaml": {
+            "model.warmup_steps": 0.1,
+            "data.max_length": length,
+            "data.batch_size": 16,
+            "trainer.max_epochs": 60,
+            "grid.model.init_args.lr": [1e-5, 3e-5, 5e-5],
+        }
+        for task, length in {
+            "NCBI": 512,
+            "BC5-chem": 512,
+            "BC5-disease": 512,
+            "BC2GM": 512,
+            "JNLPBA": 512,
+            "ChemProt": 256,
+            "DDI": 256,
+            "GAD": 128,
+        }.items()
+    },
+    # SMedBERT: Appendix B
+    "finetune/cMedQQ.yaml": {
+        "grid.model.init_args.lr": [2e-5, 4e-5, 6e-5],
+        "grid.data.init_args.batch_size": [8, 16],
+        "grid.trainer.max_epochs": [2, 3, 4],
+    },
+}
+
+#: what a training of any size here stays within: a hundredfold rate is a slip
+RANGES = {
+    "lr": (1e-7, 3e-3),
+    "weight_decay": (0, 0.1),
+    "dropout": (0, 0.5),
+    "warmup_steps": (0, 20_000),
+    "temperature": (0.01, 1),
+    "smoothing": (0, 0.2),
+    "gradient_clip_val": (0.1, 5),
+    "batch_size": (1, 2048),
+    "max_epochs": (-1, 100),
+}
+#: of graph embeddings, which have no layers: the rates and sizes of PyKEEN's own configurations
+OUTSIDE = {("lr", 0.04), ("batch_size", 4096)}
+YAMLS = sorted(ROOT.rglob("*.yaml"))
+
+
+def setting(loaded: dict[str, Any], name: str) -> Any:
+    """A setting by its dotted name; `model.` and `data.` are of their init_args."""
+    first, _, rest = name.partition(".")
+    if first in ("model", "data"):
+        return loaded[first]["init_args"][rest]
+    for level in ("tasks.paper", "epochs.paper"):
+        if name.startswith(f"{level}."):
+            one, _, own = name.removeprefix(f"{level}.").partition(".")
+            group, part = level.split(".")
+            found = loaded[group][part][one]
+            return found[own] if own else found
+    return loaded[first][rest] if rest else loaded[first]
+
+
+@pytest.mark.parametrize("file", PAPERS)
+def test_numbers_are_those_of_the_paper(file: str) -> None:
+    loaded = yaml.safe_load((ROOT / file).read_text("utf-8"))
+    assert {name: setting(loaded, name) for name in PAPERS[file]} == PAPERS[file]
+
+
+def list_numbers(value: Any, name: str = "") -> list[tuple[str, float]]:
+    """(the last part of its name, number) of every number in a YAML file."""
+    if isinstance(value, dict):
+        pairs = [pair for key, own in value.items() for pair in list_numbers(own, str(key))]
+        return pairs
+    if isinstance(value, list):
+        return [pair for own in value for pair in list_numbers(own, name)]
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return []
+    return [(name.rpartition(".")[2], float(value))]
+
+
+@pytest.mark.parametrize(
+    "file", sorted(ROOT.rglob("*.yaml")), ids=lambda p: str(p.relative_to(ROOT))
+)
+def test_every_number_is_one_of_a_training(file: Path) -> None:
+    loaded = yaml.safe_load(file.read_text("utf-8")) or {}
+    wrong = [
+        (name, number)
+        for name, number in list_numbers(loaded)
+        if name in RANGES
+        and not RANGES[name][0] <= number <= RANGES[name][1]
+        and (name, number) not in OUTSIDE
+    ]
+    assert wrong == []
