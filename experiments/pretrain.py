@@ -176,6 +176,9 @@ def commands(
     gpu = bool(profile.get("gpu")) and not (rehearsed and not gpus())
     words = [*machine_words(where, gpu, plan), "--seed_everything", str(seed)]
     words += ["--fresh", "true"] if fresh else []
+    # a rehearsal's words are a config below the pipeline's own; those of a person replace it
+    typed = shlex.split(args)
+    words += typed if rehearsed else []
     stages: list[Stage] = []
     before = [own for variant in trained.values() for own in variant.get("stages", [])]
     for stage in [*profile["stages"], *before]:
@@ -190,7 +193,8 @@ def commands(
         files = layered_configs(paper, training["configs"], variant, profile)
         own = option_words(fill_all(common | variant.get("arguments", {}), values))
         options = [*option_words({"config": files}), *words, *own]
-        options += ["--result", str(work / f"result-{name}.json"), *shlex.split(args)]
+        options += ["--result", str(work / f"result-{name}.json")]
+        options += [] if rehearsed else typed
         together = variant.get("together") if "experiments/common/cpu.yaml" in words else None
         stages.append(Stage(variant["title"], "experiments.run", options, name, together))
     return stages
