@@ -24,7 +24,9 @@ import socket
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -73,6 +75,7 @@ class Limits(NamedTuple):
 GUARDED = ("/link", "/predict", "/search", "/entity", "/metrics")  #: paths that ask for the token
 FOUND = 50  #: entities of a name that are listed
 TEXT_ERRORS = (401, 413, 422, 503, 504)
+PREDICT_ERRORS = (404, *TEXT_ERRORS)
 
 
 def describe(answer: type[BaseModel], errors: Sequence[int]) -> dict[int | str, dict[str, Any]]:
@@ -184,8 +187,8 @@ def create_app(
     lanes: Lanes | None = None
     entities = Entities(pipeline.graph)
     measures = Measures(lambda: len(lanes.pending) if lanes else 0)
-    tagging = asyncio.Lock()
-    searching: list[NameSearch] = []
+    tagging = ThreadPoolExecutor(1)  # one text after the other, also after a request was given up
+    search_of = cache(lambda: NameSearch(pipeline.graph))
 
     @asynccontextmanager
     async def running(_: FastAPI) -> AsyncIterator[None]:
@@ -197,6 +200,7 @@ def create_app(
         finally:
             working.cancel()
             lanes.close()
+            tagging.shutdown(wait=False, cancel_futures=True)
 
     # its viewer of the interface comes with the package: a server behind a firewall shows it, too
     app: FastAPI = FastAPIOffline(
@@ -253,15 +257,18 @@ def create_app(
         documents = b",".join(document for _, document in found)
         return Response(b'{"documents":[' + documents + b"]}", media_type="application/json")
 
-    @app.post("/predict", response_model=Predicted, responses=describe(Predicted, TEXT_ERRORS))
+    @app.post(
+        "/predict", response_model=Predicted, responses=describe(Predicted, (404, *TEXT_ERRORS))
+    )
     async def predict(asked: Asked) -> Any:
         """The entities that the server's tagger finds in each text."""
         check_sizes(asked)
         if tagger is None:
             raise HTTPException(404, "this server has no tagger; kepl serve --model gives it one")
         try:
-            async with asyncio.timeout(limits.seconds), tagging:
-                found = await asyncio.to_thread(lambda: list(tagger.predict(asked.texts)))
+            async with asyncio.timeout(limits.seconds):
+                running = asyncio.get_running_loop().run_in_executor
+                found = await running(tagging, lambda: list(tagger.predict(asked.texts)))
         except TimeoutError as error:
             raise HTTPException(
                 504, f"no answer within {limits.seconds:g} seconds; send fewer texts at once"
@@ -275,13 +282,11 @@ def create_app(
         name: Annotated[str, Query(max_length=1000, description="a name, or a part of one")],
     ) -> Any:
         """The entities that have a name, or whose names contain it."""
-        if not searching:
-            searching.append(NameSearch(pipeline.graph))
         try:
-            found = searching[0].find(name)
+            found, count = search_of().find(name, FOUND)
         except InputError as error:
             raise HTTPException(422, str(error)) from error
-        return {"entities": found[:FOUND], "count": len(found)}
+        return {"entities": found, "count": count}
 
     @app.get("/entity", response_model=About, responses=describe(About, (401, 404, 422)))
     def entity(

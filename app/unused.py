@@ -39,9 +39,9 @@ def _has_gold(arguments: Arguments) -> bool:
 
 
 def _is_linking(arguments: Arguments) -> bool:
-    from datamodules.tasks.linking import linking_tasks
+    from datamodules.tasks.linking import END_TO_END, linking_tasks
 
-    return arguments["task"] in linking_tasks()
+    return arguments["task"] in linking_tasks() or arguments["task"] in END_TO_END
 
 
 def _has_model(arguments: Arguments) -> bool:

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from benchmarks.options import Evaluation
-from benchmarks.results import Group, Result, differing, grouped, stored, versus
+from benchmarks.results import Group, Result, differing, format_tests, grouped, stored, versus
 from benchmarks.synonyms import DATASETS, samples_checksum
 from core.files import InputError, written
 from datamodules.tasks.linking import END_TO_END, linking_tasks
@@ -114,7 +114,7 @@ def write_page(found: Sequence[Comparison], path: Path, base: str | None = None)
             bar = _draw_interval(mean, first, last, low, high)
             cells = [html.escape(group.label), f"{mean:.4f}", f"{first:.4f} to {last:.4f}", bar]
             parts.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
-        told = versus(one.title, one.groups, one.key, base).split("\n")[1 + len(rows) :]
+        told = format_tests(rows, one.key, base)
         parts.append("</table>" + "".join(f"<p>{html.escape(line)}</p>" for line in told))
     head = (
         '<!doctype html><html lang="en"><meta charset="utf-8"><title>Comparison</title><style>'

@@ -531,6 +531,13 @@ def versus(title: str, groups: Sequence[Group], key: str, base: str | None = Non
             f"{one.label:<{width}}{np.mean(own):.4f}{sd}  95 % interval {low:.4f} to {high:.4f} "
             f" {one.kind} seeds {seeds}"
         )
+    return "\n".join([*lines, *format_tests(order, key, base)])
+
+
+def format_tests(order: Sequence[Group], key: str, base: str | None = None) -> list[str]:
+    """A line for each pair of systems, in the order of their scores: the best against each other,
+    or each against `base`, with both tests."""
+    lines = []
     pairs = _pairs(order, base)
     tests = [found[0] if (found := paired(one, other, key)) else None for one, other in pairs]
     told = iter(adjust_holm([p for c in tests if c and (p := c.p_seeds) is not None]))
@@ -539,9 +546,9 @@ def versus(title: str, groups: Sequence[Group], key: str, base: str | None = Non
         if len(pairs) > 1 and test and test.p_seeds is not None:
             line += f", by Holm over these {p_value(next(told))}"
         lines.append(
-            f"{one.label} against {other.label}: {line}{mark_below(one, other, groups, key)}"
+            f"{one.label} against {other.label}: {line}{mark_below(one, other, order, key)}"
         )
-    return "\n".join(lines)
+    return lines
 
 
 def _pairs(order: Sequence[Group], base: str | None) -> list[tuple[Group, Group]]:

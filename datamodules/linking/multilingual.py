@@ -24,7 +24,9 @@ MANTRA_LANGUAGES = ("en", "de", "es", "fr", "nl")
 #: Kinds of text of Mantra GSC; patents have English, French and German ones alone
 MANTRA_KINDS = ("Medline", "EMEA", "Patent")
 WITHOUT_MARK = "mentions that their text does not mark: no context"
+NO_CUI = "mentions with an id that is no CUI"  # CN and CL: concepts of MedGen and of NCI's
 _CUI = re.compile(r"C\d{7}")
+_ID = re.compile(r"[A-Z]{0,3}\d+")
 _MARKED = re.compile(r"<tgt>(.*?)</tgt>", re.S)
 
 
@@ -42,10 +44,11 @@ def read_xl_bel(
         ids, _, rest = line.partition("||")
         mention, _, context = rest.partition("||")
         concepts, mention = ids.strip().split("|"), mention.strip()
-        if not mention or not all(_CUI.fullmatch(one) for one in concepts):
+        if not mention or not all(_ID.fullmatch(one) for one in concepts):
             raise InputError(
                 f"{path}:{number}: expected CUI||mention, or CUI||mention||text, got {line!r:.60}"
             )
+        found[NO_CUI] += not all(_CUI.fullmatch(one) for one in concepts)
         document, start, end = "", None, None
         marked = _MARKED.search(context)
         if marked:

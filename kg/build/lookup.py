@@ -6,8 +6,9 @@ import json as jsons
 import unicodedata
 from collections import defaultdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -27,6 +28,13 @@ def search_key(text: str) -> str:
     return " ".join(word for word in plain.split() if any(c.isalnum() for c in word))
 
 
+class Found(NamedTuple):
+    """Entities of a name, as records, and how many there are."""
+
+    entities: list[dict[str, Any]]
+    total: int
+
+
 class NameSearch:
     """The names of a graph, for one search after the other."""
 
@@ -36,31 +44,28 @@ class NameSearch:
         self.keys = pa.array([search_key(name) for name in names], pa.string())
         self.owners = graph.index_of(graph.names["id"])
 
-    def find(self, name: str) -> list[dict[str, Any]]:
-        """{id, name, type, found, kind, exact} of the entities that have a name, whatever its case,
-        or whose names contain it; those with exactly the name first. Raises InputError for a name
-        without a letter or digit."""
+    def find(self, name: str, most: int | None = None) -> Found:
+        """The entities that have a name, whatever its case, or whose names contain it; those with
+        exactly the name first, then by the length of their shortest such name. Raises InputError
+        for a name without a letter or digit."""
         wanted = search_key(name)
         if not wanted:
             raise InputError(f"name {name!r}: expected a name, or a part of one")
-        rows = pc.indices_nonzero(pc.match_substring(self.keys, wanted)).to_pylist()
-        found: dict[int, dict[str, Any]] = {}
-        for row in rows:
-            owner = int(self.owners[row])
-            if owner in found and found[owner]["exact"]:
-                continue
-            entity = self.graph.entities.slice(owner, 1).to_pylist()[0]
-            found[owner] = {
-                "id": entity["id"],
-                "name": entity["name"],
-                "type": entity["type"],
-                "found": self.graph.names["name"][row].as_py(),
-                "kind": self.graph.names["kind"][row].as_py(),
-                "exact": self.keys[row].as_py() == wanted,
-            }
-        return sorted(
-            found.values(), key=lambda one: (not one["exact"], len(one["found"]), one["id"])
-        )
+        rows = pc.indices_nonzero(pc.match_substring(self.keys, wanted)).to_numpy()
+        keys = self.keys.take(pa.array(rows))
+        exact = pc.equal(keys, wanted).to_numpy(zero_copy_only=False)
+        order = np.lexsort((self.owners[rows], pc.utf8_length(keys).to_numpy(), ~exact))
+        _, first = np.unique(self.owners[rows][order], return_index=True)  # an entity's best name
+        best = order[np.sort(first)]
+        records = [self._describe(int(rows[i]), bool(exact[i])) for i in best[:most]]
+        return Found(records, len(best))
+
+    def _describe(self, row: int, exact: bool) -> dict[str, Any]:
+        """{id, name, type, found, kind, exact} of the entity of a name."""
+        entity = self.graph.entities.slice(int(self.owners[row]), 1).to_pylist()[0]
+        own = self.graph.names.slice(row, 1).to_pylist()[0]
+        about = {key: entity[key] for key in ("id", "name", "type")}
+        return about | {"found": own["name"], "kind": own["kind"], "exact": exact}
 
 
 def describe_entity(graph: KnowledgeGraph, entity: str) -> dict[str, Any]:
@@ -121,17 +126,17 @@ def find_name(folder: Path, name: str, top: int = 20, json: bool = False) -> str
     Examples:
       kepl graph find graph "marfan"
     """
-    found = NameSearch(KnowledgeGraph.load(folder)).find(name)
-    if not found:
+    found, count = NameSearch(KnowledgeGraph.load(folder)).find(name, top)
+    if not count:
         raise InputError(f"{folder}: no entity has a name with {name!r}")
     if json:
-        return "\n".join(jsons.dumps(row, ensure_ascii=False) for row in found[:top])
+        return "\n".join(jsons.dumps(row, ensure_ascii=False) for row in found)
     lines = [
         f"{row['id']}  {row['name']}  [{row['type'] or 'no type'}]"
         + ("" if row["found"] == row["name"] else f"  by {row['kind']} {row['found']!r}")
-        for row in found[:top]
+        for row in found
     ]
-    return "\n".join([*lines, *([f"… and {len(found) - top:,} more"] if len(found) > top else [])])
+    return "\n".join([*lines, *([f"… and {count - top:,} more"] if count > top else [])])
 
 
 def show_entity(folder: Path, entity: str, json: bool = False) -> str:

@@ -11,7 +11,8 @@ import torch
 from transformers import AutoModel, AutoTokenizer
 
 from core.files import InputError
-from datamodules.linking.layperson import hpo_translated, translated_split
+from datamodules.linking import split_by_hash
+from datamodules.linking.layperson import TRANSLATED_SHARES, hpo_translated
 from datamodules.sapbert.characters import Parallel, align_tokens, extend_encoder
 from datamodules.sapbert.name_pairs import Pairs, balance_languages, build_pairs
 from inference.linkers import Names, Translated
@@ -128,7 +129,7 @@ def test_the_questions_of_hpo_zh(tmp_path: Path) -> None:
     path = write_table(tmp_path / "t.tsv", rows)
     english, splits = hpo_translated(path, source)
     asked = {m.mention: (split, m.gold) for split, part in splits.items() for m in part}
-    assert asked == {f"名{t[-4:]}": (translated_split(t), [[t]]) for t in terms}
+    assert asked == {f"名{t[-4:]}": (split_by_hash(t, TRANSLATED_SHARES), [[t]]) for t in terms}
     assert all(name.isascii() for name in english.names)
     both, _ = hpo_translated(path, source, with_others=True)
     chinese = {name for name in both.names if not name.isascii()}

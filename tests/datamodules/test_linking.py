@@ -10,9 +10,16 @@ from pathlib import Path
 import pytest
 
 from core.files import InputError
-from datamodules.linking import Dictionary, Mention, context_of, load_linking, save_linking
+from datamodules.linking import (
+    Dictionary,
+    Mention,
+    context_of,
+    load_linking,
+    save_linking,
+    split_by_hash,
+)
 from datamodules.linking import readers as read
-from datamodules.linking.layperson import TRIVIAL, held_out_names, hpo_layperson, hpo_split
+from datamodules.linking.layperson import HPO_SHARES, TRIVIAL, held_out_names, hpo_layperson
 from datamodules.linking.readers import NO_ID, gold_of
 from kg.graph import KnowledgeGraph, table
 from kg.search.names import BIOSYN, normaliser
@@ -227,7 +234,9 @@ def test_hpo_layperson(tmp_path):
     everything = [m for s in splits.values() for m in s]
     assert all(splits.values()) and not names & {normalised(m.mention) for m in everything}
     assert all(
-        hpo_split(m.gold[0][0]) == split for split, mentions in splits.items() for m in mentions
+        split_by_hash(m.gold[0][0], HPO_SHARES) == split
+        for split, mentions in splits.items()
+        for m in mentions
     )
     concepts = [{i for m in mentions for g in m.gold for i in g} for mentions in splits.values()]
     assert (

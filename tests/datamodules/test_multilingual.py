@@ -85,11 +85,15 @@ def test_xl_bel(tmp_path):
     ]
     assert documents == {"zh_1k:2": "他有肾衰多年", "zh_1k:3": "a fever of old"}
     assert found[multilingual.WITHOUT_MARK] == 1
-    for line in ("X1||a", "C0000001||", "C0000001", "C1||a"):
+    for line in ("||a", "C0000001||", "C0000001", "no id||a"):
         with pytest.raises(InputError, match=r"zh_1k.txt:1: expected CUI\|\|mention"):
             multilingual.read_xl_bel(fake.text(path, line), {})
     with pytest.raises(InputError, match="no mentions"):
         multilingual.read_xl_bel(fake.text(path, ""), {})
+    found.clear()
+    other = multilingual.read_xl_bel(fake.text(path, "CL448688|C0014609||x\n90058||y\n"), {}, found)
+    assert [m.gold for m in other] == [[["CL448688", "C0014609"]], [["90058"]]]
+    assert found[multilingual.NO_CUI] == 2
 
 
 def test_mantra(tmp_path):

@@ -28,14 +28,15 @@ def graph_of_three() -> KnowledgeGraph:
 
 
 def test_a_name_and_parts_of_names(graph_of_three: KnowledgeGraph) -> None:
-    found = [(r["id"], r["found"], r["exact"]) for r in NameSearch(graph_of_three).find("FIT")]
+    search = NameSearch(graph_of_three)
+    found = [(r["id"], r["found"], r["exact"]) for r in search.find("FIT").entities]
     assert found == [("HP:0000002", "fit", True), ("HP:0001250", "fits", False)]
-    assert [r["id"] for r in NameSearch(graph_of_three).find("seizures generalised")] == [
-        "HP:0001250"
-    ]
-    assert NameSearch(graph_of_three).find("gout") == []
+    assert [r["id"] for r in search.find("seizures generalised").entities] == ["HP:0001250"]
+    assert search.find("gout") == ([], 0)
+    first = search.find("fit", most=1)
+    assert [r["id"] for r in first.entities] == ["HP:0000002"] and first.total == 2
     with pytest.raises(InputError, match="expected a name"):
-        NameSearch(graph_of_three).find("  ")
+        search.find("  ")
 
 
 def test_an_entity(graph_of_three: KnowledgeGraph) -> None:
