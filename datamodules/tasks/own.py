@@ -3,10 +3,17 @@
     kepl finetune --data my_ner --name mine [--model minilm]
 
 Entities come from annotated texts in any format that kg.documents.formats reads (brat, CoNLL,
-DocBin, PubTator, BioC, JSON lines); pairs from JSON lines with `first`, `second` and `label`. Types
-and labels stay as they are. Splits are folders or files whose names begin with train, dev (devel,
-valid) and test; without them documents are divided by hash: 70, 10 and 20 of 100. Settings of
-training are those of a task of the same kind and language (`like` in the manifest).
+DocBin, PubTator, BioC, JSON lines); pairs, relations and answers from JSON lines, one example a
+line, with an `id` and a `document` (what is not divided between parts) where there are any:
+
+    pairs      first, second, label
+    relations  text, head [start, end], tail [start, end], label
+    answers    question, answer, label (1 right, 0 wrong)
+
+Types and labels stay as they are; a relation's label of no_relation, none, negative, false or 0 is
+the class that micro F1 leaves out. Splits are folders or files whose names begin with train, dev
+(devel, valid) and test; without them documents are divided by hash: 70, 10 and 20 of 100. Settings
+of training are those of a task of the same kind and language (`like` in the manifest).
 """
 
 from __future__ import annotations
@@ -20,8 +27,9 @@ from typing import Any
 
 from core.artifact import has_manifest, read_manifest
 from core.files import InputError, json_lines, sha256
-from datamodules.pairs import sentences
-from datamodules.tasks import TASK, Pair, Tagged, overlapping, save_task
+from datamodules.chineseblue import MARKERS
+from datamodules.pairs import mark_pair, sentences
+from datamodules.tasks import TASK, Pair, Relation, Tagged, overlapping, save_task
 from datamodules.tasks.definition import SUITE_OWN as SUITE
 from datamodules.tasks.definition import Definition, own_folder
 from datamodules.tasks.selection import document_hash
@@ -38,6 +46,25 @@ LIKE = {
     ("nested", "zh"): "CMeEE",
     ("pair", "zh"): "cMedQQ",
     ("pair", "en"): "cMedQQ",
+    ("relation", "zh"): "CMeIE",
+    ("relation", "en"): "GAD",
+    ("ranking", "zh"): "cMedQA",
+    ("ranking", "en"): "cMedQA",
+}
+METRICS = {
+    "ner": "entity_f1",
+    "nested": "entity_f1",
+    "pair": "accuracy",
+    "relation": "micro_f1",
+    "ranking": "acc1",
+}
+#: labels of a pair of entities without a relation, in the order in which one is looked for
+NEGATIVES = ("no_relation", "none", "negative", "false", "0")
+#: {kind: fields of its JSON lines}; the first is one that no other kind has
+LINES = {
+    "pair": ("first", "second", "label"),
+    "relation": ("head", "tail", "text", "label"),
+    "ranking": ("question", "answer", "label"),
 }
 SPLIT_NAMES = {"train": ("train",), "dev": ("dev", "valid"), "test": ("test",)}
 TEST, DEV = 0.2, 0.1  #: shares of the documents where the data are not divided
@@ -93,31 +120,33 @@ def save_own_task(name: str, data: Path, reserved: Sequence[str]) -> Path:
     if TASK.is_kept(out, made_of, quiet=True):
         return out
     left_out = Counter[str]()
-    splits = {split: read_examples(own, data, left_out) for split, own in files.items()}
+    lines = kind_of_files([path for own in files.values() for path in own], data)
+    splits = {split: read_examples(own, data, lines, left_out) for split, own in files.items()}
     if set(splits) == {"train"}:
         splits = divide_documents(splits["train"])
     examples = [example for own in splits.values() for example in own]
     language = language_of(examples)
-    kind = kind_of(examples)
-    if kind != "pair":
+    kind = lines or kind_of_entities(examples)
+    if lines is None:
         splits = {split: cut_all(examples, language) for split, examples in splits.items()}
         if not any(example.entities for example in splits.get("train", ())):
             raise InputError(
                 f"{data}: no annotated entity in the training part. Expected brat, CoNLL, DocBin,"
-                " PubTator, BioC or JSON lines with mentions."
+                f" PubTator, BioC or JSON lines with mentions; or {expected_lines()}."
             )
+    negative = negative_label(examples) if kind == "relation" else None
     scored = "test" if "test" in splits else "dev"
     notes = [f"left out: {count:,} {what}" for what, count in (+left_out).items()]
     manifest = save_task(
         out,
         splits,
         kind=kind,
-        metric="accuracy" if kind == "pair" else "entity_f1",
+        metric=METRICS[kind],
         language=language,
         dataset="",
         variant=None,
-        markers=[],
-        negative=None,
+        markers=list(MARKERS) if kind == "relation" else [],
+        negative=negative,
         positive=None,
         like=LIKE[kind, language],
         scored=scored,
@@ -130,6 +159,8 @@ def save_own_task(name: str, data: Path, reserved: Sequence[str]) -> Path:
     LOG.info(
         f"{name}: {kind}, {language}; {sizes} examples; labels {', '.join(manifest['labels'])}"
     )
+    if negative is not None:
+        LOG.info(f"{name}: {negative} is the class that micro F1 leaves out")
     for line in [*notes, *(f"{count:,} in {what}" for what, count in manifest["warnings"].items())]:
         LOG.info(f"{name}: {line}")
     return out
@@ -151,29 +182,113 @@ def split_files(data: Path) -> dict[str, list[Path]]:
     return found
 
 
-def read_examples(files: Sequence[Path], data: Path, left_out: Counter[str]) -> list[Any]:
-    """Examples of some files: pairs where JSON lines have a `first` text, else tagged texts."""
-    pairs = [path for path in files if path.suffix in (".jsonl", ".ndjson") and _has_pairs(path)]
-    if pairs:
-        return [pair for path in pairs for pair in read_pairs(path)]
+def read_examples(
+    files: Sequence[Path], data: Path, kind: str | None, left_out: Counter[str]
+) -> list[Any]:
+    """Examples of some files: lines of a kind, or annotated texts (None)."""
+    if kind is not None:
+        return [example for path in files for example in read_lines(path, kind)]
     roots = [data] if data.is_dir() else []
     return [tag(document) for document in annotated_documents(files, None, left_out, roots)]
 
 
-def _has_pairs(path: Path) -> bool:
-    return any("first" in record for _, record in json_lines(path))
+def kind_of_files(files: Sequence[Path], data: Path) -> str | None:
+    """The kind of :data:`LINES` that all files have; None for annotated texts.
+
+    Raises InputError for files of several kinds, naming one of each.
+    """
+    kinds: dict[str | None, Path] = {}
+    for path in files:
+        kinds.setdefault(kind_of_lines(path), path)
+    if len(kinds) > 1:
+        seen = ", ".join(f"{path} ({kind or 'annotated text'})" for kind, path in kinds.items())
+        raise InputError(f"{data}: files of several kinds: {seen}. Expected one kind a task.")
+    return next(iter(kinds), None)
 
 
-def read_pairs(path: Path) -> list[Pair]:
-    """Pairs of JSON lines. Raises InputError for a line without first, second and label."""
-    found = []
+def kind_of_lines(path: Path) -> str | None:
+    """The kind of :data:`LINES` whose fields the records of a file have, by the first record that
+    has the one that no other kind has; None for annotated texts."""
+    if path.suffix not in (".jsonl", ".ndjson"):
+        return None
+    for _, record in json_lines(path):
+        for kind, fields in LINES.items():
+            if fields[0] in record:
+                return kind
+    return None
+
+
+def expected_lines() -> str:
+    """What JSON lines of each kind have, in words."""
+    return "; or ".join(f"{kind} lines with {', '.join(own)}" for kind, own in LINES.items())
+
+
+def read_lines(path: Path, kind: str) -> list[Pair] | list[Relation]:
+    """Pairs, relations or answers of JSON lines.
+
+    Raises InputError, with the line, for one without the fields of its kind, for a head or tail
+    that is not in its text, and for an answer neither right nor wrong.
+    """
+    read = read_relation if kind == "relation" else read_pair
+    found: list[Any] = []
     for where, record in json_lines(path):
-        first, second, label = (record.get(key) for key in ("first", "second", "label"))
-        if not (isinstance(first, str) and isinstance(second, str) and label is not None):
-            raise InputError(f"{where}: expected texts under first and second, and a label")
-        name = str(record.get("id", where.rpartition(":")[2]))
-        found.append(Pair(name, str(record.get("document", name)), first, second, str(label)))
+        if missing := [field for field in LINES[kind] if record.get(field) is None]:
+            raise InputError(
+                f"{where}: {', '.join(missing)} missing; expected {', '.join(LINES[kind])}"
+            )
+        name = str(record.get("id", f"{path.stem}:{where.rpartition(':')[2]}"))
+        found.append(read(where, record, name, kind))
     return found
+
+
+def read_pair(where: str, record: dict[str, Any], name: str, kind: str) -> Pair:
+    """A pair of texts, or a question with one of its answers. Raises InputError for other
+    values."""
+    first, second = (record[field] for field in LINES[kind][:2])
+    if not (isinstance(first, str) and isinstance(second, str)):
+        raise InputError(f"{where}: expected texts under {' and '.join(LINES[kind][:2])}")
+    label = label_of(where, record)
+    if kind == "pair":
+        return Pair(name, str(record.get("document", name)), first, second, label)
+    right = {"true": "1", "false": "0"}.get(label, label)
+    if right not in ("0", "1"):
+        raise InputError(f"{where}: label {label}; an answer is right (1) or wrong (0)")
+    return Pair(name, str(record.get("document", first)), first, second, right)
+
+
+def read_relation(where: str, record: dict[str, Any], name: str, kind: str) -> Relation:
+    """A text with its head and tail marked. Raises InputError for places that cannot be marked."""
+    text = record["text"]
+    if not isinstance(text, str):
+        raise InputError(f"{where}: expected a text under text")
+    places = []
+    for field in ("head", "tail"):
+        place = record[field]
+        whole = isinstance(place, list) and [type(end) for end in place] == [int, int]
+        if not whole or not 0 <= place[0] < place[1] <= len(text):
+            raise InputError(
+                f"{where}: {field} {place!r:.60}; expected [start, end] in its text of"
+                f" {len(text)} characters"
+            )
+        places.append((place[0], place[1]))
+    label = label_of(where, record)
+    marked = mark_pair(text, places[0], places[1], MARKERS)
+    return Relation(name, str(record.get("document", name)), marked, label, [label])
+
+
+def label_of(where: str, record: dict[str, Any]) -> str:
+    """A label as text. Raises InputError for one that is empty, or no text, number or truth
+    value."""
+    label = record["label"]
+    if not isinstance(label, (str, int)) or label == "":
+        raise InputError(f"{where}: label {label!r:.60}; expected a text or a whole number")
+    return str(label).lower() if isinstance(label, bool) else str(label)
+
+
+def negative_label(examples: Sequence[Relation]) -> str | None:
+    """The label that stands for no relation; None where none of :data:`NEGATIVES` is a label."""
+    found = {example.label.casefold(): example.label for example in examples}
+    return next((found[name] for name in NEGATIVES if name in found), None)
 
 
 def tag(document: Document) -> Tagged:
@@ -231,10 +346,8 @@ def language_of(examples: Sequence[Any]) -> str:
     return "zh" if chinese > len(letters) / 5 else "en"
 
 
-def kind_of(examples: Sequence[Any]) -> str:
-    """pair, ner, or nested where more than one entity in a hundred overlaps another."""
-    if examples and isinstance(examples[0], Pair):
-        return "pair"
+def kind_of_entities(examples: Sequence[Tagged]) -> str:
+    """ner, or nested where more than one entity in a hundred overlaps another."""
     total = sum(len(example.entities) for example in examples)
     over = sum(overlapping(example.entities) for example in examples)
     return "nested" if over > total / 100 else "ner"

@@ -89,8 +89,99 @@ def test_pairs_and_chinese(tmp_path: Path) -> None:
     task = save(tmp_path / "p.jsonl", "pairs")
     assert (task.kind, task.labels, task.manifest["language"]) == ("pair", ["0", "1"], "zh")
     (tmp_path / "q.jsonl").write_text('{"first": "a", "label": 1}\n')
-    with pytest.raises(InputError, match=r"q\.jsonl:1: expected texts under first and second"):
+    with pytest.raises(
+        InputError, match=r"q\.jsonl:1: second missing; expected first, second, label"
+    ):
         save(tmp_path / "q.jsonl", "others")
+
+
+def write_lines(path: Path, rows: list[dict[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+    return path
+
+
+def test_relations_are_marked_in_their_texts(tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = [
+        {
+            "text": f"Aspirin {'treats' if n % 2 else 'meets'} gout {n}.",
+            "head": [0, 7],
+            "tail": [15, 19] if n % 2 else [14, 18],
+            "label": "treats" if n % 2 else "none",
+            "document": f"d{n // 2}",
+        }
+        for n in range(20)
+    ]
+    task = save(write_lines(tmp_path / "r.jsonl", rows), "relations")
+    assert (task.kind, task.labels) == ("relation", ["none", "treats"])
+    assert (task.manifest["metric"], task.manifest["negative"]) == ("micro_f1", "none")
+    found = {e.text: e for own in task.splits.values() for e in own}
+    assert "[S]Aspirin[/S] treats [O]gout[/O] 1." in found
+    assert found["[S]Aspirin[/S] meets [O]gout[/O] 0."].gold == ["none"]
+    documents = [{e.document for e in own} for own in task.splits.values()]
+    assert sum(map(len, documents)) == len(set.union(*documents)) == 10  # none in two parts
+
+
+def test_answers_are_divided_by_question(tmp_path: Path) -> None:
+    rows = [
+        {"question": f"What is {n}?", "answer": f"It is {m}.", "label": n == m}
+        for n in range(10)
+        for m in range(10)
+    ]
+    task = save(write_lines(tmp_path / "a.jsonl", rows), "answers")
+    assert (task.kind, task.manifest["metric"]) == ("ranking", "acc1")
+    assert {split: own["positive"] for split, own in task.manifest["splits"].items()} == {
+        "train": 7,
+        "dev": 1,
+        "test": 2,
+    }
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"text": "ab", "head": [0, 1], "tail": [1, 3], "label": "x"}, r"tail \[1, 3\]; expected"),
+        ({"text": "ab", "head": [0, True], "tail": [1, 2], "label": "x"}, "head"),
+        ({"text": "ab", "head": "ab", "tail": [1, 2], "label": "x"}, "head 'ab'"),
+        ({"text": 3, "head": [0, 1], "tail": [1, 2], "label": "x"}, "expected a text under text"),
+        ({"head": [0, 1], "tail": [1, 2], "label": "x"}, "text missing"),
+        ({"text": "ab", "head": [0, 1], "tail": [1, 2], "label": ["x"]}, "label"),
+        ({"question": "q", "answer": "a", "label": 2}, "right"),
+        ({"question": "q", "label": 1}, "answer missing"),
+        ({"question": "q", "answer": 1, "label": 1}, "expected texts under question and answer"),
+    ],
+)
+def test_lines_that_are_refused(row: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=rf"x\.jsonl:1: .*{message}"):
+        save(write_lines(tmp_path / "x.jsonl", [row]), "x")
+
+
+def test_files_of_several_kinds_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "d").mkdir()
+    write_lines(tmp_path / "d" / "train.jsonl", [{"first": "a", "second": "b", "label": 1}])
+    write_records(notes(3), tmp_path / "d" / "test.jsonl", "jsonl")
+    with pytest.raises(InputError, match=r"several kinds: .*test.*annotated.*train.*pair"):
+        save(tmp_path / "d")
+
+
+@pytest.mark.parametrize("kind", ["relation", "ranking"])
+def test_other_kinds_are_fine_tuned(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows: list[dict[str, Any]] = []
+    for n in range(20):
+        row = {"id": f"r{n}", "label": n % 2}
+        if kind == "relation":
+            row |= {"text": f"He has gout today {n}.", "head": [0, 2], "tail": [7, 11]}
+        else:
+            row |= {"question": f"seen {n // 2}", "answer": "gout" if n % 2 else "no more"}
+        rows.append(row)
+    data = write_lines(tmp_path / "x.jsonl", rows)
+    encoder = bert.write(
+        tmp_path / "bert", "seen he has today gout no more".split(), layers=1, length=256
+    )
+    words = ["finetune", "--data", str(data), "--name", "mine", "--model", str(encoder)]
+    assert main([*words, "--epochs", "1"]) == 0
+    assert f"mine, {'micro_f1' if kind == 'relation' else 'acc1'}" in capsys.readouterr().out
 
 
 def test_nested_entities(tmp_path: Path) -> None:
