@@ -29,7 +29,13 @@ from transformers import (
     BertConfig,
     BertForMaskedLM,
     BertModel,
+    CamembertForMaskedLM,
+    CamembertModel,
     PreTrainedModel,
+    RobertaForMaskedLM,
+    RobertaModel,
+    XLMRobertaForMaskedLM,
+    XLMRobertaModel,
 )
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import create_bidirectional_mask, sdpa_mask
@@ -46,6 +52,25 @@ ModuleT = TypeVar("ModuleT", bound=nn.Module)
 #: the export's model.safetensors, after this prefix
 IN_FINE_TUNED = "kepl_in_fine_tuned"
 
+
+#: {type: (encoder, masked LM)} of the models whose layers are BERT's, and are run one by one
+LAYERED: dict[str, tuple[type[PreTrainedModel], type[PreTrainedModel]]] = {
+    "bert": (BertModel, BertForMaskedLM),
+    "roberta": (RobertaModel, RobertaForMaskedLM),
+    "camembert": (CamembertModel, CamembertForMaskedLM),
+    "xlm-roberta": (XLMRobertaModel, XLMRobertaForMaskedLM),
+}
+#: what :func:`bert_layer_config` copies of an encoder's settings
+LAYER_SETTINGS = (
+    "hidden_size",
+    "num_attention_heads",
+    "intermediate_size",
+    "hidden_act",
+    "hidden_dropout_prob",
+    "attention_probs_dropout_prob",
+    "initializer_range",
+    "layer_norm_eps",
+)
 
 #: an encoder's `attention` for which training steps leave the padding out
 PACKED = "packed"
@@ -119,22 +144,24 @@ AttentionMaskInterface.register(PACKED, sdpa_mask)
 
 
 def load_bert(name: str, attention: str = "sdpa", dropout: float | None = None) -> BertModel:
-    """The BERT in folder `name`, or of the hub model `name`, in float32 and without pooler.
+    """The BERT in folder `name`, or of the hub model `name`, in float32 and without pooler; or a
+    RoBERTa, whose layers are the same and whose attributes have the same names.
 
     dropout: its probability everywhere; None: the model's own.
-    Raises InputError when it cannot be had or is no BERT. Reads safetensors, or a .bin file with
-    weights only.
+    Raises InputError when it cannot be had or is none of :data:`LAYERED`. Reads safetensors, or a
+    .bin file with weights only.
     """
     try:
         config = load(AutoConfig, name)
     except (OSError, ValueError) as error:
         raise _missing(name, error) from error
-    if not isinstance(config, BertConfig):
+    if config.model_type not in LAYERED:
         raise InputError(
-            f"encoder {name!r}: a {config.model_type} model; this paper needs a BERT (config.json"
-            " with model_type bert), whose layers it runs one by one. Other types are read by"
-            " fine-tuning, SapBERT, rerankers, embed and link."
+            f"encoder {name!r}: a {config.model_type} model; this paper needs a BERT or RoBERTa"
+            f" (config.json with model_type {', '.join(LAYERED)}), whose layers it runs one by one."
+            " Other types are read by fine-tuning, SapBERT, rerankers, embed and link."
         )
+    kind: Any = LAYERED[config.model_type][0]
     if hasattr(config, IN_FINE_TUNED):
         return _fine_tuned_bert(Path(pretrained(name)), config, attention, dropout)
     verbosity = logging.get_verbosity()
@@ -142,7 +169,7 @@ def load_bert(name: str, attention: str = "sdpa", dropout: float | None = None) 
     logging.set_verbosity_error()
     try:
         loaded: Any = load(
-            BertModel,
+            kind,
             name,
             config=config,
             dtype=torch.float32,
@@ -159,19 +186,18 @@ def load_bert(name: str, attention: str = "sdpa", dropout: float | None = None) 
     if report["missing_keys"]:
         raise InputError(
             f"encoder {name!r}: its weights lack {sorted(report['missing_keys'])[:3]}; this is no"
-            " whole BERT of the shape that its config.json describes"
+            f" whole {kind.__name__} of the shape that its config.json describes"
         )
     if dropout is not None:
         set_dropout(bert, dropout)
     return bert
 
 
-def _fine_tuned_bert(
-    folder: Path, config: BertConfig, attention: str, dropout: float | None
-) -> BertModel:
+def _fine_tuned_bert(folder: Path, config: Any, attention: str, dropout: float | None) -> BertModel:
     """The BERT of a fine-tuned model, whose weights are in the file of the whole model, one folder
     up."""
-    bert: BertModel = BertModel._from_config(
+    kind: Any = LAYERED[config.model_type][0]
+    bert: BertModel = kind._from_config(
         config, add_pooling_layer=False, attn_implementation=attention
     ).eval()
     fill_fine_tuned(bert, folder)
@@ -220,38 +246,62 @@ def start_as_bert(std: float, *modules: nn.Module) -> None:
                 nn.init.zeros_(part.bias)
 
 
+def bert_layer_config(config: Any, **sizes: int) -> BertConfig:
+    """Settings of further layers like those of an encoder, but for `sizes`."""
+    own = BertConfig(**({key: getattr(config, key) for key in LAYER_SETTINGS} | sizes))
+    own._attn_implementation = "sdpa"
+    return own
+
+
 def load_mlm_head(name: str, head: nn.Module) -> bool:
     """Fill `head` (an :class:`models.heads.MLMHead`) with that of the masked LM in folder `name`;
-    False if it holds none."""
+    False if it holds none. Raises InputError for a model that cannot be had."""
     verbosity = logging.get_verbosity()
     logging.set_verbosity_error()
     try:
-        loaded: Any = load(BertForMaskedLM, name, dtype=torch.float32, output_loading_info=True)
+        kind = LAYERED[load(AutoConfig, name).model_type][1]
+        loaded: Any = load(kind, name, dtype=torch.float32, output_loading_info=True)
     except OSError as error:
         raise _missing(name, error) from error
     finally:
         logging.set_verbosity(verbosity)
     whole, report = loaded
-    if any(key.startswith("cls.predictions.transform") for key in report["missing_keys"]):
+    heads = ("cls.predictions.transform", "lm_head.dense")
+    if any(key.startswith(heads) for key in report["missing_keys"]):
         return False
-    own = whole.cls.predictions
-    head.dense.load_state_dict(own.transform.dense.state_dict())  # type: ignore[union-attr, operator]
-    head.norm.load_state_dict(own.transform.LayerNorm.state_dict())  # type: ignore[union-attr, operator]
+    for own, its in mlm_head_parts(head, whole):
+        own.load_state_dict(its.state_dict())
     with torch.no_grad():
-        head.bias.copy_(own.bias)  # type: ignore[union-attr, operator]
+        head.bias.copy_(mlm_bias(whole))  # type: ignore[union-attr, operator]
     return True
+
+
+def mlm_head_parts(head: Any, whole: Any) -> list[tuple[nn.Module, nn.Module]]:
+    """Pairs (a module of an :class:`models.heads.MLMHead`, that of a masked LM of transformers)."""
+    if hasattr(whole, "lm_head"):  # RoBERTa
+        return [(head.dense, whole.lm_head.dense), (head.norm, whole.lm_head.layer_norm)]
+    transform = whole.cls.predictions.transform
+    return [(head.dense, transform.dense), (head.norm, transform.LayerNorm)]
+
+
+def mlm_bias(whole: Any) -> nn.Parameter:
+    """The bias of a masked LM's words."""
+    bias: nn.Parameter = (
+        whole.lm_head if hasattr(whole, "lm_head") else whole.cls.predictions
+    ).bias
+    return bias
 
 
 def save_masked_lm(bert: BertModel, head: nn.Module, folder: str | Path) -> None:
     """Write `bert` and `head` (an :class:`models.heads.MLMHead`) as a folder that
     ``AutoModelForMaskedLM`` loads."""
-    whole = BertForMaskedLM(bert.config)
-    whole.bert.load_state_dict(bert.state_dict())
-    place = whole.cls.predictions
-    place.transform.dense.load_state_dict(head.dense.state_dict())  # type: ignore[union-attr, operator]
-    place.transform.LayerNorm.load_state_dict(head.norm.state_dict())  # type: ignore[union-attr, operator]
+    kind: Any = LAYERED[bert.config.model_type][1]
+    whole = kind(bert.config)
+    whole.base_model.load_state_dict(bert.state_dict())
+    for own, its in mlm_head_parts(head, whole):
+        its.load_state_dict(own.state_dict())
     with torch.no_grad():
-        place.bias.copy_(head.bias)  # type: ignore[arg-type]
+        mlm_bias(whole).copy_(head.bias)  # type: ignore[arg-type]
     whole.tie_weights()
     whole.save_pretrained(folder)
 
@@ -348,6 +398,14 @@ def states_at(bert: Any, input_ids: Tensor, attention_mask: Tensor, places: Tens
     return layer_at(bert.encoder.layer[last], states, attention_mask, places)
 
 
+def embed_tokens(bert: BertModel, input_ids: Tensor, second: Tensor | None = None) -> Tensor:
+    """(B, L) ids -> (B, L, H) before the first layer. second: (B, L) 1 on the second of two texts,
+    which a model of one kind of segments, as RoBERTa, does not tell apart."""
+    types = second if bert.config.type_vocab_size > 1 else None
+    states: Tensor = bert.embeddings(input_ids=input_ids, token_type_ids=types)
+    return states
+
+
 def last_states(
     bert: BertModel,
     input_ids: Tensor,
@@ -356,9 +414,7 @@ def last_states(
 ) -> Tensor:
     """(B, L) ids and mask -> (B, L, H) of all layers. second: (B, L) 1 on the second of two texts,
     where the BERT supports two."""
-    states = bert.embeddings(
-        input_ids=input_ids, token_type_ids=second if bert.config.type_vocab_size > 1 else None
-    )
+    states = embed_tokens(bert, input_ids, second)
     return through_layers(
         bert, states, layers_mask(bert, states, attention_mask), 0, len(bert.encoder.layer)
     )

@@ -41,12 +41,15 @@ from models.encoders import (
     Layout,
     Packing,
     attention_mask_4d,
+    bert_layer_config,
+    embed_tokens,
     knowledge_layer,
     layers_mask,
     layout,
     read_export,
     start_as_bert,
     through_layers,
+    token_limit,
 )
 from models.layers import in_rows
 from models.measures import Measures
@@ -69,8 +72,7 @@ class Aggregator(nn.Module):
                 f"heads {heads}: expected a number that divides {size}, the size of an entity's"
                 " vector"
             )
-        own = BertConfig(**(config.to_dict() | {"hidden_size": size, "num_attention_heads": heads}))
-        own._attn_implementation = "sdpa"
+        own = bert_layer_config(config, hidden_size=size, num_attention_heads=heads)
         self.attention = BertAttention(own)
         # W_e of Eq. (4) before the activation
         self.to_tokens = nn.Linear(size, config.intermediate_size, bias=False)
@@ -136,7 +138,7 @@ class ERNIEEncoder(nn.Module):
         config = bert.config
         layers = config.num_hidden_layers
         self.bert, self.text_layers = bert, knowledge_layer(text_layers, layers, of_twelve=6)
-        self.hidden_size, self.max_length = config.hidden_size, config.max_position_embeddings
+        self.hidden_size, self.max_length = config.hidden_size, token_limit(config)
         self.settings: dict[str, Any] = {"text_layers": self.text_layers, "heads": heads}
         self.register_buffer("entity", entity.clone().float())
         size = entity.shape[1]
@@ -161,7 +163,7 @@ class ERNIEEncoder(nn.Module):
         the second of two texts."""
         if self.bert.config.type_vocab_size < 2:
             second = None
-        states = self.bert.embeddings(input_ids=input_ids, token_type_ids=second)
+        states = embed_tokens(self.bert, input_ids, second)
         mask = layers_mask(self.bert, states, attention_mask)
         if mentions is None:
             return through_layers(self.bert, states, mask, 0, len(self.bert.encoder.layer))

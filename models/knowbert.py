@@ -43,12 +43,15 @@ from core.files import InputError
 from datamodules.knowbert import Candidates, KnowBERTBatch
 from models.encoders import (
     Layout,
+    bert_layer_config,
+    embed_tokens,
     knowledge_layer,
     layers_mask,
     layout,
     read_export,
     start_as_bert,
     through_layers,
+    token_limit,
 )
 from models.layers import SpanPooling, in_rows
 from models.ordered import OrderedLM
@@ -71,9 +74,9 @@ class Recontextualisation(nn.Module):
                 " vector"
             )
         eps, dropout = config.layer_norm_eps, config.hidden_dropout_prob
-        sizes = {"hidden_size": size, "num_attention_heads": heads, "intermediate_size": 4 * size}
-        own = BertConfig(**(config.to_dict() | sizes))
-        own._attn_implementation = "sdpa"
+        own = bert_layer_config(
+            config, hidden_size=size, num_attention_heads=heads, intermediate_size=4 * size
+        )
         self.project = nn.Linear(config.hidden_size, size)  # W_1, b_1
         self.pool, self.span_norm = SpanPooling(size), nn.LayerNorm(size, eps=eps)
         self.spans = BertLayer(own)  # the spans read each other
@@ -162,7 +165,7 @@ class KnowBERTEncoder(nn.Module):
             bert,
             knowledge_layer(knowledge_after, config.num_hidden_layers),
         )
-        self.hidden_size, self.max_length = config.hidden_size, config.max_position_embeddings
+        self.hidden_size, self.max_length = config.hidden_size, token_limit(config)
         self.settings: dict[str, Any] = {"knowledge_after": self.knowledge_after, "heads": heads}
         self.register_buffer("entity", entity.clone().float())
         self.knowledge = Recontextualisation(config, entity.shape[1], heads)
@@ -181,7 +184,7 @@ class KnowBERTEncoder(nn.Module):
         """(states (B, L, H), psi (M, C) of the mentions' candidates)."""
         if self.bert.config.type_vocab_size < 2:
             second = None
-        states = self.bert.embeddings(input_ids=input_ids, token_type_ids=second)
+        states = embed_tokens(self.bert, input_ids, second)
         mask = layers_mask(self.bert, states, attention_mask)
         states = through_layers(self.bert, states, mask, 0, self.knowledge_after)
         psi = states.new_zeros(0, 1)

@@ -27,7 +27,7 @@ from core.files import InputError
 from datamodules.mlm import MLMBatch
 from datamodules.steps import places
 from models.base import PaperModule
-from models.encoders import last_states, layout, load_bert, save_masked_lm, set_dropout
+from models.encoders import last_states, layout, load_bert, save_masked_lm, set_dropout, token_limit
 from models.heads import MLMHead
 from models.losses import word_loss
 from models.measures import Measures
@@ -139,7 +139,7 @@ class MLM(PaperModule):
             bert = load_bert(self.source, self.attention)
         for wanted, got, what in (
             (len(data.tokenizer), bert.config.vocab_size, "tokens"),
-            (data.max_length, bert.config.max_position_embeddings, "positions"),
+            (data.max_length, token_limit(bert.config), "positions"),
         ):
             if wanted > got:
                 raise InputError(

@@ -28,13 +28,10 @@ from transformers.utils import logging
 
 from core.files import InputError
 from datamodules.pretrained import load
-from models.encoders import states_at
+from models.encoders import LAYERED, states_at, token_limit
 
 #: what the head of a masked LM is called: BERT, RoBERTa, ALBERT
 HEADS = ("cls", "lm_head", "predictions")
-LAYERED = ("bert", "roberta", "xlm-roberta", "camembert")  #: kinds whose layers are BERT's
-#: kinds whose positions begin at the padding token's number + 1
-OFFSET = ("roberta", "xlm-roberta", "camembert")
 # states, and words, that a processor's logits are made of at a time: they stay near it
 ROWS, COLUMNS = 512, 4096
 BLOCK = 64
@@ -131,9 +128,7 @@ def from_transformers(model: Any, headless: bool = False) -> MaskedLM:
             f"a {model.config.model_type} cannot be probed; expected a masked LM like BERT, RoBERTa"
             " or ALBERT"
         )
-    length = model.config.max_position_embeddings
-    if model.config.model_type in OFFSET:
-        length -= model.config.pad_token_id + 1  # its positions begin behind that of padding
+    length = token_limit(model.config)
     layered = model.config.model_type in LAYERED and not model.config.is_decoder
     states = (_LayeredStates if layered else _States)(model.base_model)
     if headless:

@@ -51,6 +51,7 @@ from models.encoders import (
     start_as_bert,
     states_at,
     through_layers,
+    token_limit,
     write_export,
 )
 from models.heads import MLMHead
@@ -100,7 +101,7 @@ class KeBioLMEncoder(nn.Module):
         self.bert, self.text_layers, self.candidates = bert, text_layers, candidates
         self.fuses = text_layers < layers
         self.max_mentions, self.compat = max_mentions, compat
-        self.hidden_size, self.max_length = hidden, bert.config.max_position_embeddings
+        self.hidden_size, self.max_length = hidden, token_limit(bert.config)
         self.tokenizer, self.linker = None, None  # mentions are detected, not looked up
         self.entity = nn.Parameter(entity.clone().float())
         self.detector = nn.Linear(hidden, 3)  # W_l, b_l

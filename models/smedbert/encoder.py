@@ -13,11 +13,13 @@ from datamodules.mentions import Mentions
 from datamodules.steps import Places
 from models.encoders import (
     Layout,
+    embed_tokens,
     knowledge_layer,
     layers_mask,
     read_export,
     start_as_bert,
     through_layers,
+    token_limit,
 )
 from models.smedbert.attention import HybridAttention, PositionInfusion, SpanProjection
 
@@ -68,7 +70,7 @@ class SMedBERTEncoder(nn.Module):
         hidden, size, eps = config.hidden_size, entity.shape[1], config.layer_norm_eps
         self.bert, self.hybrid_attention = bert, hybrid_attention
         self.knowledge_after = knowledge_layer(knowledge_after, config.num_hidden_layers)
-        self.hidden_size, self.max_length = hidden, config.max_position_embeddings
+        self.hidden_size, self.max_length = hidden, token_limit(config)
         self.settings: dict[str, Any] = {
             "knowledge_after": self.knowledge_after,
             "hybrid_attention": hybrid_attention,
@@ -112,7 +114,7 @@ class SMedBERTEncoder(nn.Module):
         the second of two texts."""
         if self.bert.config.type_vocab_size < 2:
             second = None
-        states = self.bert.embeddings(input_ids=input_ids, token_type_ids=second)
+        states = embed_tokens(self.bert, input_ids, second)
         mask = layers_mask(self.bert, states, attention_mask)
         states = through_layers(self.bert, states, mask, 0, self.knowledge_after)
         if self.hybrid_attention and mentions is not None:

@@ -37,9 +37,13 @@ def test_a_type_is_taken_or_refused_at_once(paper: str, kind: str, tmp_path: Pat
 
 
 def test_the_papers_and_their_types() -> None:
-    taking = {kind: [p for p in papers() if takes_type(p, kind)] for kind in ("bert", "bart", "t5")}
+    taking = {
+        kind: [p for p in papers() if takes_type(p, kind)]
+        for kind in ("bert", "roberta", "bart", "t5")
+    }
     assert taking == {
         "bert": ["embert", "ernie", "kebiolm", "knowbert", "sapbert", "smedbert"],
+        "roberta": ["embert", "ernie", "kebiolm", "knowbert", "sapbert", "smedbert"],
         "bart": ["genbioel", "sapbert"],
         "t5": ["sapbert"],
     }
