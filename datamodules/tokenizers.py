@@ -4,6 +4,7 @@ spans."""
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -22,6 +23,9 @@ from core.executor import Part, parts_folder
 from core.files import InputError, digest, written
 from datamodules.pretrained import load, pretrained
 
+LOG = logging.getLogger(__name__)
+CASED = 0.05  #: share of words with capital letters above which a vocabulary is a cased one
+_LOOKED_AT: set[str] = set()  #: folders that :func:`warn_of_case` has looked at
 PIECE, PART = 20_000, 200_000  #: texts that are tokenised at once; texts of a part
 BPE_SPECIAL = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")  #: 0 to 4 of :func:`byte_level_bpe`
 
@@ -110,7 +114,29 @@ def load_tokenizer(name: str, needed: Sequence[str] = SPECIAL) -> PreTrainedToke
     for token in needed:
         if getattr(tokenizer, token) is None:
             raise InputError(f"tokenizer {name!r}: no {token}; a BERT-style tokenizer is needed")
+    warn_of_case(str(folder), tokenizer)
     return tokenizer  # type: ignore[return-value]  # is_fast was asked for above
+
+
+def warn_of_case(folder: str, tokenizer: PreTrainedTokenizerFast) -> None:
+    """Warn, once a process, of a vocabulary with capital letters whose texts are lowercased because
+    no file says otherwise: transformers takes every vocab.txt for an uncased one."""
+    files = (Path(folder) / name for name in ("tokenizer_config.json", "tokenizer.json"))
+    if folder in _LOOKED_AT or any(file.is_file() for file in files):
+        return
+    _LOOKED_AT.add(folder)
+    normalizer = tokenizer.backend_tokenizer.normalizer
+    if normalizer is None or normalizer.normalize_str("A") == "A":
+        return
+    words = set(tokenizer.get_vocab()) - set(tokenizer.all_special_tokens)
+    words = {word for word in words if word.isalpha()}
+    capital = sum(word != word.lower() for word in words)
+    if capital > CASED * len(words):
+        LOG.warning(
+            f"{folder}: {capital:,} of {len(words):,} words of the vocabulary have capital letters,"
+            " but texts are lowercased. If the model is cased, write"
+            ' {"do_lower_case": false} into its tokenizer_config.json.'
+        )
 
 
 def tokenizer_fingerprint(tokenizer: PreTrainedTokenizerFast) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -29,11 +30,12 @@ from inference.options import (
     checked_texts,
     uses_bf16,
 )
-from inference.sentence import Sentence, pool, read_sentence
+from inference.sentence import Sentence, family_pooling, pool, read_sentence
 from kg.search.index import EXACT, Index, backends_in, checked_backend, extend, write
 from models.encoders import DECODERS
 from models.sentence import NAME_TOKENS
 
+LOG = logging.getLogger(__name__)
 #: names that are encoded together: a dictionary of more is encoded in parts, which a later run
 #: does not make again
 PART = 65_536
@@ -298,14 +300,23 @@ def _read_vectors(place: Path, parts: Sequence[Part]) -> Iterator[Tensor]:
         yield torch.from_numpy(np.load(place / part.name, allow_pickle=False))
 
 
-def default_pooling(module: Any, sentence: Sentence | None) -> str:
-    """What a model's vectors are made of, as its files or its paper say: of a plain one [CLS], and
-    the last token of a decoder."""
+def default_pooling(module: Any, sentence: Sentence | None, name: str) -> str:
+    """What a model's vectors are made of, as its files, its paper or its family say
+    (inference.sentence.FAMILIES): of a decoder its last token, of others [CLS], which is said."""
     if sentence is not None:
         return sentence.pooling
+    if hasattr(module, "pooling"):
+        return str(module.pooling)
+    if family := family_pooling(name):
+        return family
     transformer = getattr(module, "bert", None)
-    decodes = transformer is not None and transformer.config.model_type in DECODERS
-    return str(getattr(module, "pooling", "last" if decodes else "cls"))
+    if transformer is not None and transformer.config.model_type in DECODERS:
+        return "last"
+    LOG.info(
+        f"{name}: vectors are its [CLS] states, as no file of it says how (modules.json). For a"
+        " model that was trained with means, give --pooling mean."
+    )
+    return "cls"
 
 
 def check_encodes(chosen: Encoder) -> None:
@@ -334,7 +345,7 @@ def embedder(chosen: Encoder, options: LinkerOptions) -> Embedder:
         module,
         load_tokenizer(chosen.folder, needed=("pad_token",)),
         chosen.identity,
-        options.pooling or default_pooling(module, sentence),
+        options.pooling or default_pooling(module, sentence, chosen.name),
         options.similarity == "dot",
         options.max_length or (sentence and sentence.max_length) or NAME_TOKENS,
         device=checked_device(options.device),

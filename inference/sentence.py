@@ -30,6 +30,17 @@ MODES = {
 }
 #: names that `pooling_mode` has in newer folders
 NEW_MODES = {"mean_sqrt_len_tokens": "sqrt", "weightedmean": "weighted", "lasttoken": "last"}
+#: how vectors of known models without modules.json are made, by a part of the model's name
+FAMILIES = {
+    "sapbert": "cls",
+    "medcpt": "cls",
+    "coder": "cls",
+    "bge-": "cls",
+    "contriever": "mean",
+    "biolord": "mean",
+    "gte-": "mean",
+    "e5-": "mean",
+}
 STEPS = ("Transformer", "Pooling", "Dense", "Normalize", "Dropout")
 
 
@@ -63,6 +74,12 @@ def pool(states: Tensor, mask: Tensor, how: str) -> Tensor:
         weight = weight * torch.arange(1, mask.shape[1] + 1, device=mask.device)[None, :, None]
     total, count = (states * weight).sum(1), weight.sum(1)
     return total / (count.sqrt() if how == "sqrt" else count)
+
+
+def family_pooling(name: str) -> str | None:
+    """The pooling of the family that a model's name belongs to; None for others."""
+    own = Path(name).name.casefold()
+    return next((how for part, how in FAMILIES.items() if part in own), None)
 
 
 def read_sentence(name: str) -> Sentence | None:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 from huggingface_hub import constants
+from sentencepiece import SentencePieceTrainer
+from transformers import DebertaV2Config, DebertaV2Model, XLMRobertaConfig, XLMRobertaModel
 
 from core.files import InputError
 from datamodules import pretrained
 from datamodules.pretrained import hub_folder, identity
+from datamodules.tokenizers import load_tokenizer
 from experiments.names import encoder
 from inference.encoders import embedder
 from inference.options import LinkerOptions
@@ -147,3 +152,35 @@ def test_a_plan_fetches_no_weights(public: Hub) -> None:
     assert set(fetched) == {"config.json"}
     with pytest.raises(InputError, match="neither a folder nor a model that the hub shows"):
         pretrain("sapbert", inputs=Inputs(encoder="lab/none"), plan=True)
+
+
+@pytest.mark.parametrize(
+    ("file", "settings", "model"),
+    [
+        ("sentencepiece.bpe.model", XLMRobertaConfig, XLMRobertaModel),
+        ("spm.model", DebertaV2Config, DebertaV2Model),
+    ],
+)
+def test_a_vocabulary_of_sentencepiece(
+    hub: Hub, tmp_path: Path, file: str, settings: type, model: type
+) -> None:
+    """XLM-R and DeBERTa-v3 are on the hub without tokenizer.json."""
+    folder, vocabulary = tmp_path / "model", io.BytesIO()
+    SentencePieceTrainer.train(
+        sentence_iterator=iter(["acute renal failure with gout"] * 9),
+        model_writer=vocabulary,
+        vocab_size=40,
+        hard_vocab_limit=False,
+        minloglevel=2,
+    )
+    sizes = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 16}
+    torch.manual_seed(0)
+    made = model(settings(vocab_size=50, num_hidden_layers=1, **sizes))
+    made.save_pretrained(folder)
+    (folder / file).write_bytes(vocabulary.getvalue())
+    hub.folders["lab/model"] = folder
+    tokenizer = load_tokenizer("lab/model")
+    encoded = tokenizer("renal failure", return_offsets_mapping=True, add_special_tokens=False)
+    places = encoded["offset_mapping"]
+    assert places[-1][1] == 13 and tokenizer.unk_token_id not in encoded["input_ids"]
+    assert len(vectors("lab/model")[0]) == 16

@@ -115,3 +115,19 @@ def test_tokens_in_parts_are_those_of_one_process(
         token_rows_in_parts(texts, tokenizer, tmp_path / "parts", {"of": 1}, "not ", part=20)
     none = token_rows_in_parts(texts[:0], tokenizer, tmp_path / "none", {})
     assert [len(array) for array in none] == [0, 1]
+
+
+@pytest.mark.parametrize(("words", "cased"), [(["Gout", "ache", "Renal"], True), (["gout"], False)])
+def test_a_cased_vocabulary_without_settings_is_warned_of(
+    words: list[str], cased: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "vocab.txt").write_text("\n".join([*bert.SPECIAL, *words]))
+    (folder / "config.json").write_text('{"model_type": "bert"}')
+    assert load_tokenizer(str(folder)).tokenize("gout")
+    assert ("have capital letters, but texts are lowercased" in caplog.text) == cased
+    load_tokenizer(str(folder))
+    assert caplog.text.count("capital letters") == cased
+    (folder / "tokenizer_config.json").write_text('{"do_lower_case": false}')
+    assert load_tokenizer(str(folder)).tokenize("Gout") == (["Gout"] if cased else ["[UNK]"])

@@ -23,6 +23,7 @@ from transformers import (
     MBartConfig,
     ModernBertConfig,
     MPNetConfig,
+    NomicBertConfig,
     PreTrainedTokenizerFast,
     Qwen3Config,
     RobertaConfig,
@@ -89,6 +90,7 @@ TYPES: dict[str, tuple[type, dict[str, Any]]] = {
         SIZES | {"max_position_embeddings": 42, "pad_token_id": 0, "attention_window": 8},
     ),
     "big_bird": (BigBirdConfig, SIZES | {"attention_type": "original_full", "pad_token_id": 0}),
+    "nomic_bert": (NomicBertConfig, SIZES | {"pad_token_id": 0}),
     "ernie": (ErnieConfig, SIZES | {"pad_token_id": 0}),
     "t5": (T5Config, {"d_model": 16, "d_kv": 8, "d_ff": 20, "num_layers": 2, "num_heads": 2}),
     "bart": (

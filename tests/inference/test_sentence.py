@@ -165,3 +165,22 @@ def test_a_fine_tuned_encoder_of_any_type_is_read_again(kind: str, tmp_path: Pat
     ids, mask = torch.tensor([[1, 5, 6, 2]]), torch.ones(1, 4, dtype=torch.long)
     with torch.no_grad():
         assert torch.allclose(own(ids, mask), again(ids, mask), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "how"),
+    [
+        ("SapBERT-from-PubMedBERT-fulltext", "cls"),
+        ("e5-small-v2", "mean"),
+        ("BioLORD-2023", "mean"),
+        ("model", "cls"),
+    ],
+)
+def test_a_plain_model_is_pooled_as_its_family_is(
+    name: str, how: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = write_model(tmp_path / name, "bert")
+    caplog.set_level("INFO")
+    made = embedder(encoder(str(folder)), LinkerOptions())
+    assert made.pooling == how
+    assert ("give --pooling mean" in caplog.text) == (name == "model")
