@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -86,3 +87,23 @@ def test_without_a_graph() -> None:
     nlp.add_pipe("kepl")
     with pytest.raises(InputError, match="expected a graph"):
         nlp("gout")
+
+
+@pytest.mark.slow
+def test_the_texts_of_the_readme(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("KEPL_RUNS", str(tmp_path / "runs"))
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    texts = re.findall(r'kepl link .*--text "([^"]+)"', readme)
+    graph = tmp_path / "graph"
+    assert texts and main(["graph", "build", "hpo", "--out", str(graph)]) == 0
+    nlp = pipeline(graph)
+    nlp.to_disk(tmp_path / "saved")
+    docs = list(spacy.load(tmp_path / "saved").pipe(texts))
+    for text, doc in zip(texts, docs, strict=True):
+        capsys.readouterr()
+        assert main(["link", "--graph", str(graph), "--text", text, "--json"]) == 0
+        mentions = json.loads(capsys.readouterr().out)["mentions"]
+        wanted = [(m["start"], m["end"], m["entity"]) for m in mentions]
+        assert [(e.start_char, e.end_char, e.kb_id_) for e in doc.ents] == wanted != []
