@@ -15,6 +15,7 @@ import re
 import shlex
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -154,6 +155,94 @@ class Seeds(NamedTuple):
     about: dict[str, Any]  # profile, args, options, suite, parent, settings
 
 
+@dataclass(frozen=True)
+class SeedRuns:
+    """What every run of one fine-tuning has in common.
+
+    config: the task's YAML file. shown: the encoder's name with its options. words: arguments that
+    choose the machine. given: settings of training that were typed.
+    """
+
+    asked: SeedTraining
+    definition: Definition
+    config: Path
+    folder: Path  # of the task
+    encoder: Encoder
+    own: dict[str, float]  # options of this encoder alone
+    given: dict[str, Any]
+    devices: int
+    words: list[str]
+    base: Path
+    shown: str
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What a run says of itself."""
+        return {
+            "profile": self.asked.profile,
+            "args": self.asked.args,
+            "options": self.own | self.given,
+        }
+
+    def stage(
+        self, title: str, place: Path, seed: int, settings: dict[str, Any], number: int
+    ) -> Stage:
+        """The training of one seed in the folder `place`; `number`: among those of one group."""
+        always = {
+            "seed_everything": seed,
+            "task_name": self.definition.name,
+            "model_name": self.shown,
+            "run_folder": place,
+            "parent": self.base,
+            "request": json.dumps(self.about),
+            "model.init_args.encoder": self.encoder.folder,
+            "model.init_args.load": self.encoder.load,
+            "data.init_args.task": self.folder,
+            "data.init_args.tokenizer": self.encoder.folder,
+        }
+        if self.encoder.linker:
+            always["data.init_args.linker"] = self.encoder.linker
+            always["data.init_args.linker_folder"] = self.encoder.folder
+        keys = self.encoder.option_keys
+        own = {keys[name.upper()]: value for name, value in self.own.items()}
+        arguments = [
+            "--config",
+            str(self.config.relative_to(ROOT)),
+            *self.words,
+            *flags(always),
+            *flags(own),
+            *flags(settings),
+            *(["--fresh", "true"] if self.asked.fresh else []),
+            *shlex.split(self.asked.args),
+        ]
+        gpu = {"CUDA_VISIBLE_DEVICES": str(number % self.devices)} if self.devices else None
+        return Stage(title, "experiments.finetune", arguments, place.name, environment=gpu)
+
+    def run(self, stages: list[Stage]) -> None:
+        """Run stages side by side: as many as there are devices, or all on a Ray cluster."""
+        engine = engine_of()
+        here = self.devices or min(os.cpu_count() or 1, len(stages))
+        at_once = len(stages) if engine == "ray" else here
+        for i in range(0, len(stages), at_once):
+            group = stages[i : i + at_once]
+            LOG.info(", ".join(s.title for s in group))
+            run_stages(group, self.base, engine)
+
+    def search_grid(self, points: list[dict[str, Any]], seed: int) -> tuple[dict[str, Any], Path]:
+        """(settings of the point that is best on the selection split, the folder of its runs)."""
+        bases = [self.base / f"grid-{digest(point)[:8]}" for point in points]
+        self.run(
+            [
+                self.stage(str(point), base / f"seed{seed}", seed, point, i)
+                for i, (point, base) in enumerate(zip(points, bases, strict=True))
+            ]
+        )
+        scores = [selected_score(read_json(base / f"seed{seed}" / "scores.json")) for base in bases]
+        best = scores.index(max(scores))
+        LOG.info(f"best on the selection split: {points[best]}")
+        return points[best], bases[best]
+
+
 def train_seeds(
     asked: SeedTraining, measure_first: Callable[[str, Task, str, list[int]], None] | None = None
 ) -> Seeds:
@@ -177,16 +266,10 @@ def train_seeds(
     data = load_task(folder)
     check_text(data, chosen.folder)
     devices, words = devices_of(asked.machine, asked.profile)
-    small = small_settings(config, chosen, hidden) if asked.profile == "small" else {}
-    points = grid_points(config["grid"]) if asked.profile == "paper" else [small]
-    typed = ({"trainer.max_epochs": asked.epochs} if asked.epochs else {}) | (
-        {LR: asked.lr} if asked.lr else {}
-    )
+    given = given_settings(asked)
     if asked.share != 1:
         keep_share(data.splits["train"], asked.share, numbers[0])  # refuses what is no share
-        typed |= {"data.init_args.share": asked.share}
-    chosen_points = ({**point, **chosen.settings, **typed} for point in points)
-    points = list({digest(p): p for p in chosen_points}.values())
+    points = grid_of(config, asked.profile, chosen, hidden, given)
     checksum = sha256(manifest_path(folder))
     request = {
         "task": checksum,
@@ -194,117 +277,80 @@ def train_seeds(
         "encoder": chosen.identity,
         "points": points,
         "args": asked.args,
-    } | ({"options": {name.upper(): value for name, value in own.items()}} if own else {})
-    base = (
-        runs_folder()
-        / "finetune"
-        / folder_name(definition.name)
-        / folder_name(shown)
-        / digest(request)[:12]
+    }
+    if own:
+        request["options"] = {name.upper(): value for name, value in own.items()}
+    base = place_of(definition.name, shown, request)
+    runs = SeedRuns(
+        asked, definition, path, folder, chosen, own, given, devices, words, base, shown
     )
-    base.mkdir(parents=True, exist_ok=True)
     passes = points[0].get("trainer.max_epochs", config["trainer"]["max_epochs"])
-    runs = len(numbers) + (len(points) - 1 if asked.profile == "paper" else 0)
-    ahead = estimate(data, passes, runs, parameters, "cuda" if devices else "cpu")
+    count = len(numbers) + (len(points) - 1 if asked.profile == "paper" else 0)
+    ahead = estimate(data, passes, count, parameters, "cuda" if devices else "cpu")
     if measure_first is not None:
         measure_first(definition.name, data, checksum, numbers)
     LOG.info(f"{definition.name} with {shown}, PROFILE={asked.profile}: {ahead}")
-    with Journal(
-        base,
-        definition.name,
-        shown,
-        {"profile": asked.profile, "encoder": shown, "folder": str(base)},
-    ) as above:
-        above.tags(inherited())
-    parent = above.run_id or str(base)
-    about: dict[str, Any] = {"profile": asked.profile, "args": asked.args, "options": own | typed}
-
-    def stage(title: str, place: Path, seed: int, settings: dict[str, Any], number: int) -> Stage:
-        arguments = ["--config", str(path.relative_to(ROOT)), *words]
-        arguments += [
-            "--seed_everything",
-            str(seed),
-            "--task_name",
-            definition.name,
-            "--model_name",
-            shown,
-        ]
-        arguments += [
-            "--run_folder",
-            str(place),
-            "--parent",
-            str(base),
-            "--request",
-            json.dumps(about),
-        ]
-        arguments += [
-            "--model.init_args.encoder",
-            chosen.folder,
-            "--model.init_args.load",
-            chosen.load,
-        ]
-        arguments += [
-            "--data.init_args.task",
-            str(folder),
-            "--data.init_args.tokenizer",
-            chosen.folder,
-        ]
-        if chosen.linker:
-            arguments += [
-                "--data.init_args.linker",
-                chosen.linker,
-                "--data.init_args.linker_folder",
-                chosen.folder,
-            ]
-        arguments += flags({chosen.option_keys[name.upper()]: value for name, value in own.items()})
-        arguments += [
-            *flags(settings),
-            *(["--fresh", "true"] if asked.fresh else []),
-            *shlex.split(asked.args),
-        ]
-        gpu = {"CUDA_VISIBLE_DEVICES": str(number % devices)} if devices else None
-        return Stage(title, "experiments.finetune", arguments, place.name, environment=gpu)
-
-    def run_all(stages: list[Stage]) -> None:
-        engine = engine_of()
-        at_once = (
-            len(stages) if engine == "ray" else devices or min(os.cpu_count() or 1, len(stages))
-        )
-        for i in range(0, len(stages), at_once):
-            group = stages[i : i + at_once]
-            LOG.info(", ".join(s.title for s in group))
-            run_stages(group, base, engine)
-
-    settings = points[0]
+    parent = begin_parent(runs)
+    settings, chosen_base = points[0], base
     if len(points) > 1:
-        places = [base / f"grid-{digest(point)[:8]}" / f"seed{numbers[0]}" for point in points]
-        run_all(
-            [
-                stage(str(p), place, numbers[0], p, i)
-                for i, (p, place) in enumerate(zip(points, places, strict=True))
-            ]
-        )
-        best = max(
-            range(len(points)), key=lambda i: selected_score(read_json(places[i] / "scores.json"))
-        )
-        settings = points[best]
-        LOG.info(f"best on the selection split: {settings}")
-    chosen_base = base / f"grid-{digest(settings)[:8]}" if len(points) > 1 else base
-    run_all(
+        settings, chosen_base = runs.search_grid(points, numbers[0])
+    folders = [chosen_base / f"seed{seed}" for seed in numbers]
+    runs.run(
         [
-            stage(f"seed {seed}", chosen_base / f"seed{seed}", seed, settings, i)
-            for i, seed in enumerate(numbers)
+            runs.stage(f"seed {seed}", place, seed, settings, i)
+            for i, (seed, place) in enumerate(zip(numbers, folders, strict=True))
         ]
     )
-
-    about = about | {
+    about = runs.about | {
         "suite": definition.suite,
         "parent": parent,
         "share": asked.share,
-        "settings": as_run(chosen_base / f"seed{numbers[0]}" / "config.yaml", settings),
+        "settings": as_run(folders[0] / "config.yaml", settings),
     }
-    folders = [chosen_base / f"seed{seed}" for seed in numbers]
-    return Seeds(definition, model, chosen, own, str(request["task"]), shown, base, folders, about)
+    return Seeds(definition, model, chosen, own, checksum, shown, base, folders, about)
+
+
+def given_settings(asked: SeedTraining) -> dict[str, Any]:
+    """The settings of training that were typed."""
+    given: dict[str, Any] = {}
+    if asked.epochs:
+        given["trainer.max_epochs"] = asked.epochs
+    if asked.lr:
+        given[LR] = asked.lr
+    if asked.share != 1:
+        given["data.init_args.share"] = asked.share
+    return given
+
+
+def grid_of(
+    config: dict[str, Any], profile: str, chosen: Encoder, hidden: int, given: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """The settings that are tried, each once: the paper's grid, or the one point of the small
+    profile, under the encoder's and those that were typed."""
+    points = (
+        grid_points(config["grid"])
+        if profile == "paper"
+        else [small_settings(config, chosen, hidden)]
+    )
+    tried = ({**point, **chosen.settings, **given} for point in points)
+    return list({digest(point): point for point in tried}.values())
+
+
+def place_of(task: str, shown: str, request: dict[str, Any]) -> Path:
+    """The folder of the runs that a request decides, made where it is missing."""
+    place = runs_folder() / "finetune" / folder_name(task) / folder_name(shown)
+    place /= digest(request)[:12]
+    place.mkdir(parents=True, exist_ok=True)
+    return place
+
+
+def begin_parent(runs: SeedRuns) -> str:
+    """Begin the MLflow run above those of the seeds. Returns its id, or the folder where there is
+    no store."""
+    values = {"profile": runs.asked.profile, "encoder": runs.shown, "folder": str(runs.base)}
+    with Journal(runs.base, runs.definition.name, runs.shown, values) as above:
+        above.tags(inherited())
+    return above.run_id or str(runs.base)
 
 
 def devices_of(machine: Machine, profile: str) -> tuple[int, list[str]]:
