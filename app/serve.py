@@ -26,7 +26,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from functools import cache
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -168,54 +168,62 @@ def _step_label(name: str) -> str:
     return Path(name).name if os.path.isabs(name) or Path(name).exists() else name
 
 
-def create_app(
-    pipeline: Pipeline,
-    token: str | None = None,
-    limits: Limits = Limits(),  # noqa: B008  never changed
-    names: Sequence[str] = (),
-    examples: Sequence[str] = (),
-    worker: Worker | None = None,
-    tagger: EntityTagger | None = None,
-) -> FastAPI:
-    """The server of a chain.
+class Service:
+    """What a server answers, and what it holds while it runs.
 
-    token: what Authorization: Bearer must say; None: everyone may ask.  names: host names, besides
-        the machine's own, that it is
-    asked as.  examples: sentences that the page offers.  worker: links the long texts; without it
-        they wait among the others.  tagger: answers /predict.
+    pipeline, tagger  answer /link and /predict; worker: links the long texts
+    asks_token        whether a client needs one; examples: sentences that the page offers
     """
-    lanes: Lanes | None = None
-    entities = Entities(pipeline.graph)
-    measures = Measures(lambda: len(lanes.pending) if lanes else 0)
-    tagging = ThreadPoolExecutor(1)  # one text after the other, also after a request was given up
-    search_of = cache(lambda: NameSearch(pipeline.graph))
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        limits: Limits,
+        worker: Worker | None,
+        tagger: EntityTagger | None,
+        asks_token: bool,
+        examples: Sequence[str],
+    ) -> None:
+        self.pipeline, self.limits, self.worker, self.tagger = pipeline, limits, worker, tagger
+        self.asks_token, self.examples = asks_token, list(examples)
+        self.entities = Entities(pipeline.graph)
+        self.lanes: Lanes | None = None
+        self.measures = Measures(lambda: len(self.lanes.pending) if self.lanes else 0)
+        # one text after the other, also after a request was given up
+        self.tagging = ThreadPoolExecutor(1)
+
+    @cached_property
+    def names(self) -> NameSearch:
+        """The names of the graph, made when one is first looked for."""
+        return NameSearch(self.pipeline.graph)
 
     @asynccontextmanager
-    async def running(_: FastAPI) -> AsyncIterator[None]:
-        nonlocal lanes
-        lanes = Lanes(pipeline, limits.waiting, worker)
-        working = asyncio.create_task(lanes.work())
+    async def running(self, _: FastAPI) -> AsyncIterator[None]:
+        """Work on what is asked as long as the block runs."""
+        self.lanes = Lanes(self.pipeline, self.limits.waiting, self.worker)
+        working = asyncio.create_task(self.lanes.work())
         try:
             yield
         finally:
             working.cancel()
-            lanes.close()
-            tagging.shutdown(wait=False, cancel_futures=True)
+            self.lanes.close()
+            self.tagging.shutdown(wait=False, cancel_futures=True)
 
-    # its viewer of the interface comes with the package: a server behind a firewall shows it, too
-    app: FastAPI = FastAPIOffline(
-        redoc_url=None,
-        title="KEPL",
-        description="Entities out of text.",
-        version="1",
-        lifespan=running,
-    )
+    async def link(self, asked: Asked, request: Request) -> Response:
+        """The mentions of each text, with what each may mean."""
+        self.check_sizes(asked)
+        found = await self.wait_for_links(asked.texts, request)
+        self.measures.texts.inc(len(found))
+        self.measures.mentions.inc(sum(mentions for mentions, _ in found))
+        documents = b",".join(document for _, document in found)
+        return Response(b'{"documents":[' + documents + b"]}", media_type="application/json")
 
-    async def linked(texts: list[str], request: Request) -> list[Answer]:
-        assert lanes is not None
+    async def wait_for_links(self, texts: list[str], request: Request) -> list[Answer]:
+        """The answers of some texts, unless the time is over, or the client gone, before."""
+        assert self.lanes is not None
         seconds = max(0.0, request.scope[UNTIL] - asyncio.get_running_loop().time())
         client = request.client.host if request.client else ""
-        linking = asyncio.ensure_future(lanes.link(client, texts))
+        linking = asyncio.ensure_future(self.lanes.link(client, texts))
         gone = asyncio.ensure_future(disconnected(request))
         try:
             await asyncio.wait(
@@ -232,124 +240,161 @@ def create_app(
             gone.cancel()
         if gone.done() and not gone.cancelled():
             raise HTTPException(499, "the client has gone")  # nobody reads it; the metrics count it
-        raise HTTPException(
-            504, f"no answer within {limits.seconds:g} seconds; send fewer texts at once"
-        )
+        raise self.late()
 
-    def check_sizes(asked: Asked) -> None:
-        if len(asked.texts) > limits.texts:
-            raise HTTPException(413, f"{len(asked.texts)} texts; a request may have {limits.texts}")
-        if longest := (
-            max(map(len, asked.texts)) if max(map(len, asked.texts)) > limits.characters else 0
-        ):
+    def late(self) -> HTTPException:
+        """The refusal of a request whose time is over."""
+        seconds = self.limits.seconds
+        return HTTPException(504, f"no answer within {seconds:g} seconds; send fewer texts at once")
+
+    def check_sizes(self, asked: Asked) -> None:
+        """Refuse more texts, or longer ones, than the limits allow."""
+        if len(asked.texts) > self.limits.texts:
             raise HTTPException(
-                413, f"a text of {longest} characters; it may have {limits.characters}"
+                413, f"{len(asked.texts)} texts; a request may have {self.limits.texts}"
+            )
+        longest = max(map(len, asked.texts))
+        if longest > self.limits.characters:
+            raise HTTPException(
+                413, f"a text of {longest} characters; it may have {self.limits.characters}"
             )
 
-    # what is sent is JSON already: the model describes it, and validates it in a test
-    @app.post("/link", response_class=JSONResponse, responses=describe(Linked, TEXT_ERRORS))
-    async def link(asked: Asked, request: Request) -> Response:
-        """The mentions of each text, with what each may mean."""
-        check_sizes(asked)
-        found = await linked(asked.texts, request)
-        measures.texts.inc(len(found))
-        measures.mentions.inc(sum(mentions for mentions, _ in found))
-        documents = b",".join(document for _, document in found)
-        return Response(b'{"documents":[' + documents + b"]}", media_type="application/json")
-
-    @app.post(
-        "/predict", response_model=Predicted, responses=describe(Predicted, (404, *TEXT_ERRORS))
-    )
-    async def predict(asked: Asked) -> Any:
+    async def predict(self, asked: Asked) -> Any:
         """The entities that the server's tagger finds in each text."""
-        check_sizes(asked)
+        self.check_sizes(asked)
+        tagger = self.tagger
         if tagger is None:
             raise HTTPException(404, "this server has no tagger; kepl serve --model gives it one")
         try:
-            async with asyncio.timeout(limits.seconds):
+            async with asyncio.timeout(self.limits.seconds):
                 running = asyncio.get_running_loop().run_in_executor
-                found = await running(tagging, lambda: list(tagger.predict(asked.texts)))
+                found = await running(self.tagging, lambda: list(tagger.predict(asked.texts)))
         except TimeoutError as error:
-            raise HTTPException(
-                504, f"no answer within {limits.seconds:g} seconds; send fewer texts at once"
-            ) from error
+            raise self.late() from error
         mentions = [[span._asdict() for span in own] for own in found]
         pairs = zip(asked.texts, mentions, strict=True)
         return {"documents": [{"text": text, "mentions": own} for text, own in pairs]}
 
-    @app.get("/search", response_model=Search, responses=describe(Search, (401, 422)))
     def search(
+        self,
         name: Annotated[str, Query(max_length=1000, description="a name, or a part of one")],
     ) -> Any:
         """The entities that have a name, or whose names contain it."""
         try:
-            found, count = search_of().find(name, FOUND)
+            found, count = self.names.find(name, FOUND)
         except InputError as error:
             raise HTTPException(422, str(error)) from error
         return {"entities": found, "count": count}
 
-    @app.get("/entity", response_model=About, responses=describe(About, (401, 404, 422)))
     def entity(
+        self,
         id: Annotated[str, Query(max_length=1000, description="an entity's id")],
     ) -> Any:
         """What the graph says of an entity."""
-        about = entities.about(id)
+        about = self.entities.about(id)
         if about is None:
             raise HTTPException(404, "no such entity in the graph")
         return about
 
-    @app.get("/health", response_model=Health)
-    def health() -> Any:
+    def health(self) -> Any:
         """Whether the server answers, and with what."""
         return {
             "status": "ok",
-            "chain": chain_label(pipeline.steps),
-            "model": None if tagger is None else _step_label(tagger.name),
-            "entities": len(pipeline.types),
-            "token": token is not None,
-            "examples": list(examples),
+            "chain": chain_label(self.pipeline.steps),
+            "model": None if self.tagger is None else _step_label(self.tagger.name),
+            "entities": len(self.pipeline.types),
+            "token": self.asks_token,
+            "examples": self.examples,
         }
 
-    @app.get("/metrics")
-    def metrics() -> Response:
+    def metrics(self) -> Response:
         """Requests, seconds, what waits, texts and mentions, for Prometheus."""
-        return Response(generate_latest(measures.registry), media_type=CONTENT_TYPE_LATEST)
+        return Response(generate_latest(self.measures.registry), media_type=CONTENT_TYPE_LATEST)
 
-    @app.get("/", include_in_schema=False)
-    def page() -> FileResponse:
-        return FileResponse(PAGE / "index.html")
 
-    @app.get("/page/{name}", include_in_schema=False)
-    def part(name: str) -> FileResponse:
-        if name not in ("page.js", "page.css"):
-            raise HTTPException(404, "no such page")
-        return FileResponse(PAGE / name, headers={"Cache-Control": "no-cache"})
+def create_app(
+    pipeline: Pipeline,
+    token: str | None = None,
+    limits: Limits = Limits(),  # noqa: B008  never changed
+    names: Sequence[str] = (),
+    examples: Sequence[str] = (),
+    worker: Worker | None = None,
+    tagger: EntityTagger | None = None,
+) -> FastAPI:
+    """The server of a chain.
 
-    @app.exception_handler(StarletteHTTPException)
-    async def report_http_error(_: Request, error: StarletteHTTPException) -> JSONResponse:
-        return refused(error.status_code, str(error.detail), dict(error.headers or {}))
-
-    @app.exception_handler(RequestValidationError)
-    async def report_invalid_request(
-        request: Request, error: RequestValidationError
-    ) -> JSONResponse:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"] if part not in ("body", "query"))
-        takes_texts = request.url.path in ("/link", "/predict")
-        wanted = '; expected {"texts": ["…"]}' if takes_texts else ""
-        return refused(422, f"{place + ': ' if place else ''}{first['msg']}{wanted}")
-
-    @app.exception_handler(Exception)
-    async def report_failure(_: Request, error: Exception) -> JSONResponse:
-        LOG.error("request failed", exc_info=error)
-        return refused(500, "the server failed on this request; its log says why")
-
+    token: what Authorization: Bearer must say; None: everyone may ask.  names: host names, besides
+        the machine's own, that it is
+    asked as.  examples: sentences that the page offers.  worker: links the long texts; without it
+        they wait among the others.  tagger: answers /predict.
+    """
+    service = Service(pipeline, limits, worker, tagger, token is not None, examples)
+    # its viewer of the interface comes with the package: a server behind a firewall shows it, too
+    app: FastAPI = FastAPIOffline(
+        redoc_url=None,
+        title="KEPL",
+        description="Entities out of text.",
+        version="1",
+        lifespan=service.running,
+    )
+    # what is sent is JSON already: the model describes it, and validates it in a test
+    app.post("/link", response_class=JSONResponse, responses=describe(Linked, TEXT_ERRORS))(
+        service.link
+    )
+    app.post("/predict", response_model=Predicted, responses=describe(Predicted, PREDICT_ERRORS))(
+        service.predict
+    )
+    app.get("/search", response_model=Search, responses=describe(Search, (401, 422)))(
+        service.search
+    )
+    app.get("/entity", response_model=About, responses=describe(About, (401, 404, 422)))(
+        service.entity
+    )
+    app.get("/health", response_model=Health)(service.health)
+    app.get("/metrics")(service.metrics)
+    app.get("/", include_in_schema=False)(show_page)
+    app.get("/page/{name}", include_in_schema=False)(show_part)
+    app.add_exception_handler(StarletteHTTPException, report_http_error)
+    app.add_exception_handler(RequestValidationError, report_invalid_request)
+    app.add_exception_handler(Exception, report_failure)
     app.add_middleware(BodyLimit, most=limits.bytes, seconds=limits.seconds)
     app.add_middleware(TokenCheck, token=token, paths=GUARDED)
-    app.add_middleware(Measured, measures=measures)
+    app.add_middleware(Measured, measures=service.measures)
     app.add_middleware(HostCheck, names=names)
     app.add_middleware(Envelope)
     return app
+
+
+def show_page() -> FileResponse:
+    """The page."""
+    return FileResponse(PAGE / "index.html")
+
+
+def show_part(name: str) -> FileResponse:
+    """A script or style sheet of the page."""
+    if name not in ("page.js", "page.css"):
+        raise HTTPException(404, "no such page")
+    return FileResponse(PAGE / name, headers={"Cache-Control": "no-cache"})
+
+
+async def report_http_error(_: Request, error: Any) -> JSONResponse:
+    """A refusal as an answer."""
+    return refused(error.status_code, str(error.detail), dict(error.headers or {}))
+
+
+async def report_invalid_request(request: Request, error: Any) -> JSONResponse:
+    """What is wrong with a body or a query, in one line."""
+    first = error.errors()[0]
+    place = ".".join(str(part) for part in first["loc"] if part not in ("body", "query"))
+    takes_texts = request.url.path in ("/link", "/predict")
+    wanted = '; expected {"texts": ["…"]}' if takes_texts else ""
+    return refused(422, f"{place + ': ' if place else ''}{first['msg']}{wanted}")
+
+
+async def report_failure(_: Request, error: Exception) -> JSONResponse:
+    """A failure as an answer that says nothing of this machine."""
+    LOG.error("request failed", exc_info=error)
+    return refused(500, "the server failed on this request; its log says why")
 
 
 def start(
