@@ -29,6 +29,8 @@ from inference.options import LinkerOptions, Matching, Pooling, TextFiles, Work,
 if TYPE_CHECKING:
     from torch import Tensor  # the command starts without torch
 
+    from inference.taggers import EntityTagger, PairModel, Ranker, RelationModel
+
 LOG = logging.getLogger(__name__)
 
 
@@ -189,8 +191,6 @@ class Predict:
     work: Work = Work()
 
     def run(self) -> None:
-        from experiments.names import encoder, finetuned, is_fine_tuned, may_be_hub_name
-
         limit_documents(self.reading.max_document)
         check_device(self.device)
         if sum(map(bool, (self.text is not None, self.input, self.task))) > 1:
@@ -200,58 +200,17 @@ class Predict:
                 "--input and --task go together with --output; the answer to --text goes to"
                 " standard output"
             )
-        folders = [
-            Path(encoder(name).folder)
-            if not is_fine_tuned(name) and (Path(name).is_dir() or may_be_hub_name(name))
-            else finetuned(name).folder
-            for name in (self.model, *self.tagger)
-        ]
-        from inference.load import load_entity_tagger, load_model
-        from inference.stream import format_of, predict_files, predict_task
+        folders = [model_folder(name) for name in (self.model, *self.tagger)]
+        from inference.load import load_model
+        from inference.stream import format_of
         from inference.taggers import EntityTagger
 
         if self.output:
             format_of(self.output, self.reading.to)
             Output(self.output, [*self.input, *folders])
         own = load_model(self.model, device=self.device, precision=self.precision)
-        left_out: Counter[str] = Counter()
         if self.output:
-            if self.task and self.reading.to not in (None, "jsonl"):
-                raise InputError(
-                    f"--to {self.reading.to}: the predictions for a task's examples are JSON lines"
-                )
-            if self.task:
-                from datamodules.tasks.prepare import split_examples
-
-                counts = predict_task(
-                    own,
-                    split_examples(self.task, self.split, self.files),
-                    self.output,
-                    fresh=self.reading.fresh,
-                    report=LOG.info,
-                )
-            else:
-                taggers = [
-                    load_entity_tagger(name, device=self.device, precision=self.precision)
-                    for name in self.tagger
-                ]
-                counts = predict_files(
-                    own,
-                    self.input,
-                    self.output,
-                    self.reading,
-                    taggers=taggers,
-                    report=LOG.info,
-                    left_out=left_out,
-                    work=self.work,
-                )
-            shown = (
-                f"{self.output}: {counts.documents:,} documents, {counts.mentions:,} mentions,"
-                f" {counts.relations:,} relations"
-            )
-            _print_counts(
-                {"output": str(self.output)} | counts._asdict(), shown, left_out, self.json
-            )
+            self.write(own, self.output)
             return
         if not isinstance(own, EntityTagger):
             raise InputError(
@@ -259,6 +218,51 @@ class Predict:
                 " FILE"
             )
         _answer(self.text, own.predict, partial(_print_spans, json=self.json))
+
+    def write(self, own: EntityTagger | RelationModel | PairModel | Ranker, output: Path) -> None:
+        """Write what a model predicts for the files, or a task's examples."""
+        from inference.load import load_entity_tagger
+        from inference.stream import predict_files, predict_task
+
+        left_out: Counter[str] = Counter()
+        if self.task:
+            from datamodules.tasks.prepare import split_examples
+
+            if self.reading.to not in (None, "jsonl"):
+                raise InputError(
+                    f"--to {self.reading.to}: the predictions for a task's examples are JSON lines"
+                )
+            examples = split_examples(self.task, self.split, self.files)
+            fresh = self.reading.fresh
+            counts = predict_task(own, examples, output, fresh=fresh, report=LOG.info)
+        else:
+            taggers = [
+                load_entity_tagger(name, device=self.device, precision=self.precision)
+                for name in self.tagger
+            ]
+            counts = predict_files(
+                own,
+                self.input,
+                output,
+                self.reading,
+                taggers=taggers,
+                report=LOG.info,
+                left_out=left_out,
+                work=self.work,
+            )
+        shown = (
+            f"{output}: {counts.documents:,} documents, {counts.mentions:,} mentions,"
+            f" {counts.relations:,} relations"
+        )
+        _print_counts({"output": str(output)} | counts._asdict(), shown, left_out, self.json)
+
+
+def model_folder(name: str) -> Path:
+    """The folder of a model that predicts: fine-tuned here, or of others."""
+    from experiments.names import encoder, finetuned, is_fine_tuned, may_be_hub_name
+
+    others = not is_fine_tuned(name) and (Path(name).is_dir() or may_be_hub_name(name))
+    return Path(encoder(name).folder) if others else finetuned(name).folder
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from torch import nn
 
 LOG = logging.getLogger(__name__)
+#: files of a model that are copied beside its ONNX file
+BESIDE_ONNX = ("config.json", "tokenizer*", "vocab*", "special_tokens_map.json", "*.model")
 TOLERANCE = 1e-4  #: most that an output of the ONNX file may differ from torch's
 ONNX_FILE = "model.onnx"
 TOKENIZER_FILES = ("config.json", "tokenizer*", "vocab*", "special_tokens_map.json", "*.model")
@@ -158,15 +160,29 @@ def write_onnx(name: str, out: Path) -> float:
     export, and where outputs differ by more than TOLERANCE.
     """
     try:
-        import onnxruntime
+        import onnxruntime  # noqa: F401  compares the file
         import onnxscript  # noqa: F401  torch.onnx needs it
     except ImportError as error:
         raise InputError(
             f"kepl onnx needs onnx, onnxscript and onnxruntime ({error}): pip install -e '.[onnx]'"
         ) from error
-    import torch
-
     model, folder, output = torch_model(name)
+    whole = with_one_output(model, output)
+    with written_folder(out) as partial:
+        file = partial / ONNX_FILE
+        export_onnx(name, whole, file, output)
+        most = onnx_difference(whole, file, output)
+        if most > TOLERANCE:
+            raise InputError(f"{name}: the ONNX file's outputs differ from torch's by {most:.1e}")
+        for pattern in BESIDE_ONNX:
+            for own in folder.glob(pattern):
+                shutil.copy(own, partial)
+    return most
+
+
+def with_one_output(model: Any, output: str) -> Any:
+    """A model as a module that returns one of its outputs."""
+    import torch
 
     class Output(torch.nn.Module):
         """The model with one output."""
@@ -178,49 +194,59 @@ def write_onnx(name: str, out: Path) -> float:
         def forward(self, input_ids: Any, attention_mask: Any) -> Any:
             return self.model(input_ids=input_ids, attention_mask=attention_mask)[output]
 
-    whole = Output().eval()
-    size = int(model.config.vocab_size)  # type: ignore[union-attr, arg-type]
-    sample = torch.randint(0, size, (2, 9), generator=torch.Generator().manual_seed(0))
+    return Output().eval()
+
+
+def random_ids(whole: Any, shape: tuple[int, int], seed: int) -> Any:
+    """Random token ids of a model."""
+    import torch
+
+    size = int(whole.model.config.vocab_size)
+    return torch.randint(0, size, shape, generator=torch.Generator().manual_seed(seed))
+
+
+def export_onnx(name: str, whole: Any, file: Path, output: str) -> None:
+    """Write a module as an ONNX file for texts of any number and length. Raises InputError where
+    torch cannot."""
+    import torch
+
+    sample = random_ids(whole, (2, 9), 0)
     batch, length = torch.export.Dim("batch"), torch.export.Dim("length", min=2)
-    shapes = ({0: batch, 1: length}, {0: batch, 1: length})
-    with written_folder(out) as partial, torch.no_grad():
-        file = partial / ONNX_FILE
-        try:
+    try:
+        with torch.no_grad():
             torch.onnx.export(
                 whole,
                 (sample, torch.ones_like(sample)),
                 str(file),
                 input_names=["input_ids", "attention_mask"],
                 output_names=[output],
-                dynamic_shapes=shapes,
+                dynamic_shapes=({0: batch, 1: length}, {0: batch, 1: length}),
                 dynamo=True,
                 external_data=False,
                 verbose=False,
             )
-        except Exception as error:
-            reason = str(error).strip().splitlines()[0][:120] if str(error).strip() else "no reason"
-            raise InputError(f"{name}: torch cannot export it to ONNX ({reason})") from error
-        session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
-        most = 0.0
-        for shape in ((1, 3), (3, 17)):
-            ids = torch.randint(0, size, shape, generator=torch.Generator().manual_seed(1))
-            mask = torch.ones_like(ids)
-            mask[-1, -1] = 0
-            inputs = {"input_ids": ids.numpy(), "attention_mask": mask.numpy()}
-            found = torch.from_numpy(session.run([output], inputs)[0])
+    except Exception as error:
+        reason = str(error).strip().splitlines()[0][:120] if str(error).strip() else "no reason"
+        raise InputError(f"{name}: torch cannot export it to ONNX ({reason})") from error
+
+
+def onnx_difference(whole: Any, file: Path, output: str) -> float:
+    """The largest difference of an ONNX file's outputs from torch's, over texts of two shapes with
+    padding."""
+    import onnxruntime
+    import torch
+
+    session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
+    most = 0.0
+    for shape in ((1, 3), (3, 17)):
+        ids = random_ids(whole, shape, 1)
+        mask = torch.ones_like(ids)
+        mask[-1, -1] = 0
+        found = session.run([output], {"input_ids": ids.numpy(), "attention_mask": mask.numpy()})
+        with torch.no_grad():
             expected = whole(ids, mask)
-            most = max(most, float((found - expected)[mask.bool()].abs().max()))
-        if most > TOLERANCE:
-            raise InputError(f"{name}: the ONNX file's outputs differ from torch's by {most:.1e}")
-        for pattern in (
-            "config.json",
-            "tokenizer*",
-            "vocab*",
-            "special_tokens_map.json",
-            "*.model",
-        ):
-            for own in folder.glob(pattern):
-                shutil.copy(own, partial)
+        difference = torch.from_numpy(found[0]) - expected
+        most = max(most, float(difference[mask.bool()].abs().max()))
     return most
 
 

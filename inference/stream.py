@@ -360,20 +360,11 @@ def process_files(
                     workers,
                     lambda there: report(f"{target.path}: resuming after {there:,} documents"),
                 )
-                for own in facts:
-                    unused.update(own.pop("left_out"))
-                counts = Counts(*(sum(own[key] for own in facts) for key in Counts._fields))
                 paths = [place / part.name for part in plan.make_parts()]
-                finished = {
-                    "counts": counts._asdict(),
-                    "left_out": dict(+unused),
-                    "repeated_ids": check_ids(
-                        paths,
-                        _plain if wanted == "pubtator" else str,
-                        lambda: _places(job.source, files),
-                    ),
-                }
-                if counts.documents:
+                finished = _summarise(
+                    facts, unused, paths, wanted, lambda: _places(job.source, files)
+                )
+                if finished["counts"]["documents"]:
                     _write_output(
                         target, paths, wanted, made_of | {"output_format": wanted}, finished
                     )
@@ -390,6 +381,25 @@ def process_files(
             f"{inputs[0]}: no document in the input. Check the files and their format."
         )
     return counts
+
+
+def _summarise(
+    facts: Sequence[dict[str, Any]],
+    left_out: Counter[str],
+    paths: Sequence[Path],
+    wanted: str,
+    places: Callable[[], Any],
+) -> dict[str, Any]:
+    """What an output says of itself, from the facts of its parts, which are the files `paths`."""
+    for own in facts:
+        left_out.update(own.pop("left_out"))
+    counts = Counts(*(sum(own[key] for own in facts) for key in Counts._fields))
+    written_id = _plain if wanted == "pubtator" else str
+    return {
+        "counts": counts._asdict(),
+        "left_out": dict(+left_out),
+        "repeated_ids": check_ids(paths, written_id, places),
+    }
 
 
 def _flows(inputs: Sequence[str | Path], format: str | None, layout: Layout) -> bool:
