@@ -65,7 +65,7 @@ class Finetune(SeedTraining):
         from datamodules.tasks.own import save_own_task
         from datamodules.tasks.prepare import all_tasks
 
-        save_own_task(self.name, self.files.data, list(all_tasks()))
+        save_own_task(self.name, self.files.data, list(all_tasks()), self.fresh)
         return replace(self, task=self.name, name=None, files=Files())
 
     def show(self, results: list[Result]) -> str:
@@ -286,7 +286,8 @@ class Compare:
             asked = [Evaluation(own=self.own, part=part, chain=chain) for chain in self.chains]
             found = [comparing.compare_chains(asked)]
         else:
-            found = [comparing.compare_linkers(self.own.name)]
+            name, advice = self.own.name(self.graph), self.own.advice(self.graph)
+            found = [comparing.compare_linkers(name, advice=advice)]
         text = comparing.format_comparisons(found, self.base)
         if self.page:
             text += f"\npage: {comparing.write_page(found, self.page, self.base)}"

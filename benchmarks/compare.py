@@ -71,11 +71,14 @@ def find_comparisons(
     return [Comparison(title, list(grouped(alike(found)).values()), newest.metric)]
 
 
-def compare_linkers(name: str, split: str | None = None) -> Comparison:
-    """The linkers, or chains, that were scored on a task or on one's own texts."""
+def compare_linkers(name: str, split: str | None = None, advice: str = "") -> Comparison:
+    """The linkers, or chains, that were scored on a task or on one's own texts.
+
+    advice: the command that scores one. Raises InputError where there is no result.
+    """
     found = [r for r in stored("linking", name) if split in (None, r.split)]
     if not found:
-        raise InputError(f"no results of {name}: `make evaluate TASK={name}` first")
+        raise InputError(f"no results of {name}: `{advice or f'make evaluate TASK={name}'}` first")
     title = f"{name}, {found[-1].split} {found[-1].metric}"
     return Comparison(title, list(grouped(alike(found)).values()), found[-1].metric)
 

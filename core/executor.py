@@ -34,7 +34,7 @@ import signal
 import sys
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
@@ -387,6 +387,32 @@ def cluster() -> Any:
     return ray
 
 
+def _wait_for_actor(ray: Any, running: Mapping[Any, tuple[Any, Job | None]]) -> Any:
+    """The first of what is waited for; says once a minute has passed that no worker has begun."""
+    reported = False
+    while True:
+        ready, _ = ray.wait(list(running), num_returns=1, timeout=60)
+        if ready:
+            return ready[0]
+        if not reported and not any(job for _, job in running.values()):
+            LOG.warning(
+                "no node of the Ray cluster has a free processor, or GPU, for a worker;"
+                " waiting for one"
+            )
+            reported = True
+
+
+def _count_lost(lost: Counter[str], job: Job | None, place: Any, error: Exception) -> None:
+    """Count what went with an actor. Raises InputError at the LOST-th time."""
+    what = job[1].name if job else "the start of a worker"
+    lost[what] += 1
+    if lost[what] >= LOST:
+        raise InputError(
+            f"{place}: {what} was lost with its process {LOST} times, most likely for want of"
+            " memory. Run the command again with fewer workers; finished parts are kept."
+        ) from error
+
+
 def _on_ray(
     jobs: Sequence[Job], begin: Callable[[], Any], workers: int, gpus: float
 ) -> Iterator[tuple[str, Counts]]:
@@ -413,29 +439,13 @@ def _on_ray(
     try:
         for _ in range(max(1, min(workers, len(jobs)))):
             start()
-        reported = False
         while todo or any(job for _, job in running.values()):
-            ready, _ = ray.wait(list(running), num_returns=1, timeout=60)
-            if not ready:
-                if not reported and not any(job for _, job in running.values()):
-                    LOG.warning(
-                        "no node of the Ray cluster has a free processor, or GPU, for a worker;"
-                        " waiting for one"
-                    )
-                    reported = True
-                continue
-            actor, job = running.pop(ready[0])
+            first = _wait_for_actor(ray, running)
+            actor, job = running.pop(first)
             try:
-                result = ray.get(ready[0])
+                result = ray.get(first)
             except ray.exceptions.RayActorError as error:  # the process or its node is gone
-                what = job[1].name if job else "the start of a worker"
-                lost[what] += 1
-                if lost[what] >= LOST:
-                    raise InputError(
-                        f"{jobs[0][2]}: {what} was lost with its process {LOST} times, most likely"
-                        " for want of memory. Run the command again with fewer workers; finished"
-                        " parts are kept."
-                    ) from error
+                _count_lost(lost, job, jobs[0][2], error)
                 if job:
                     todo.appendleft(job)
                 start()

@@ -211,10 +211,23 @@ def _difference(before: object, now: Mapping[str, Any]) -> str:
     if not isinstance(before, dict):
         return "unknown ones"
     names = [name for name in sorted({*before, *now}) if before.get(name) != now.get(name)]
-    return ", ".join(
-        f"{name} ({_shorten_json(before.get(name))} before, {_shorten_json(now.get(name))} now)"
-        for name in names
-    )
+    return ", ".join(_describe_change(name, before.get(name), now.get(name)) for name in names)
+
+
+def _describe_change(name: str, before: object, now: object) -> str:
+    """What differs in a setting; of files with checksums the first that is new, gone or changed."""
+    pairs = (before, now)
+    if name == "inputs" and all(isinstance(own, list) and all(map(_is_pair, own)) for own in pairs):
+        known, given = ({file: digest for file, digest in own} for own in pairs)  # type: ignore[attr-defined]
+        for file in (*given, *known):
+            if known.get(file) != given.get(file):
+                how = "changed" if file in known and file in given else "new"
+                return f"input {file} ({how if file in given else 'no more among them'})"
+    return f"{name} ({_shorten_json(before)} before, {_shorten_json(now)} now)"
+
+
+def _is_pair(value: object) -> bool:
+    return isinstance(value, list) and len(value) == 2
 
 
 def _shorten_json(value: object) -> str:

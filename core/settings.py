@@ -18,7 +18,8 @@ import re
 import shlex
 import textwrap
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
@@ -188,61 +189,68 @@ def collect(
     owners: the other commands that have an option.
     """
     found: dict[str, tuple[str, Any]] = {}
-    waiting = list(positions)
-    words = list(words)
-    while words:
-        word = words.pop(0)
-        setting = re.match(r"([A-Z][A-Z0-9_]*)=(.*)", word, re.S)
-        if setting or word.startswith("--"):
-            form = "make" if setting else "flag"
-            name, value = (
-                (setting[1], setting[2]) if setting else (word[2:].partition("=")[0], None)
-            )
+    waiting, left = deque(positions), deque(words)
+    while left:
+        word = left.popleft()
+        typed = split_setting(word)
+        if typed is not None:
+            form, name, value = typed
             key = name.lower().replace("-", "_")
             if key not in options or (form == "flag" and name != name.lower()):
                 raise InputError(unknown(form, name, options, what, owners(key)))
-            option = options[key]
-            if form == "flag" and "=" in word:
-                value = word.partition("=")[2]
-            if form == "make":
-                assert value is not None
-                if not value:
-                    continue  # NAME= is a setting that was not given
-                content: Any = _listed(value, option.type) if is_list(option.type) else value
-            elif value is not None:
-                content = _listed(value, option.type) if is_list(option.type) else value
-            elif key == "config" and is_list(option.type):
-                content = [words.pop(0)] if words else []
-            elif is_list(option.type):
-                content = []
-                while words and not is_option(words[0]):
-                    content += (
-                        _listed(words.pop(0), option.type)
-                        if _numbers(option.type)
-                        else [words.pop(0)]
-                    )
-            elif is_bool(option.type):
-                content = words.pop(0) if words and words[0].lower() in TRUTH else "true"
-            elif not words or OPTION.fullmatch(words[0]):
-                raise InputError(f"{word}: expected a value: {expected(option.type)}")
-            else:
-                content = words.pop(0)
-            if key == "config" and key in found and is_list(option.type):
+            if form == "make" and not value:
+                continue  # NAME= is a setting that was not given
+            content = take_value(word, options[key], value, left)
+            if key == "config" and key in found and is_list(options[key].type):
                 content = [*found[key][1], *content]  # files of settings are laid over each other
             found[key] = (_typed_as(form, key), content)
         elif waiting:
-            key = waiting.pop(0)
-            if is_list(options[key].type):
-                word = [
-                    word,
-                    *(words.pop(0) for _ in range(len(words)) if words and not is_option(words[0])),
-                ]  # type: ignore[assignment]
-            found[key] = (key.upper(), word)
+            key = waiting.popleft()
+            content = [word, *take_words(left)] if is_list(options[key].type) else word
+            found[key] = (key.upper(), content)
         else:
             raise InputError(
                 f"{what}: unexpected {word!r}; options are typed as --name value or NAME=value"
             )
     return found
+
+
+def split_setting(word: str) -> tuple[str, str, str | None] | None:
+    """(form, name, value) of a word such as NAME=value, --name=value or --name (no value); None of
+    other words."""
+    if setting := re.match(r"([A-Z][A-Z0-9_]*)=(.*)", word, re.S):
+        return "make", setting[1], setting[2]
+    if not word.startswith("--"):
+        return None
+    name, has_value, value = word[2:].partition("=")
+    return "flag", name, value if has_value else None
+
+
+def take_words(left: deque[str]) -> Iterator[str]:
+    """The words up to the next option, taken away."""
+    while left and not is_option(left[0]):
+        yield left.popleft()
+
+
+def take_value(word: str, option: Option, value: str | None, left: deque[str]) -> Any:
+    """The text or texts of an option: `value`, or where it has none the words after it, taken away.
+    Raises InputError where there are none."""
+    if value is not None:
+        return _listed(value, option.type) if is_list(option.type) else value
+    if option.name == "config" and is_list(option.type):
+        return [left.popleft()] if left else []
+    if is_list(option.type):
+        numbers = _numbers(option.type)
+        return [
+            part
+            for own in take_words(left)
+            for part in (_listed(own, option.type) if numbers else [own])
+        ]
+    if is_bool(option.type):
+        return left.popleft() if left and left[0].lower() in TRUTH else "true"
+    if not left or OPTION.fullmatch(left[0]):
+        raise InputError(f"{word}: expected a value: {expected(option.type)}")
+    return left.popleft()
 
 
 def is_option(word: str) -> bool:
@@ -417,8 +425,6 @@ def parse(
     Raises InputError for an unknown option, a value of another type, and a missing option that has
     no default.
     """
-    from jsonargparse import ArgumentError, ArgumentParser
-
     options = options_of(function, extra)
     known = dict(options)
     if "config" not in options:  # the sweep's own file is named so
@@ -429,17 +435,36 @@ def parse(
         if (name := word.partition("=")[0]) not in ignored or name.lower() in options
     ]
     given = collect(words, known, positions, what, owners)
+    values = convert(given, options, known, what)
+    for name, option in options.items():
+        if option.default is inspect.Parameter.empty and values.get(name) is None:
+            raise InputError(f"{what}: {name.upper()} is missing: {option.help}")
+    given_names = set(given)
+    if "config" in given:
+        given_names |= {k for k, v in values.items() if k in options and v != options[k].default}
+    own = {
+        option.name: values[option.name] for option in extra if values.get(option.name) is not None
+    }
+    return Parsed(grouped_arguments(function, values, given_names), own, frozenset(given_names))
+
+
+def convert(
+    given: Mapping[str, tuple[str, Any]],
+    options: Mapping[str, Option],
+    known: Mapping[str, Option],
+    what: str,
+) -> dict[str, Any]:
+    """{option: its value} of what was typed, over what files of settings say. Raises InputError for
+    a value of another type, and for what a file names and no option is."""
+    from jsonargparse import ArgumentError, ArgumentParser
+
     parser = ArgumentParser(exit_on_error=False, default_env=False)
     for option in options.values():
         default = None if option.default is inspect.Parameter.empty else option.default
-        parser.add_argument(
-            f"--{option.name}",
-            type=option.type if default is not None else option.type | None,
-            default=default,
-        )
+        kind = option.type if default is not None else option.type | None
+        parser.add_argument(f"--{option.name}", type=kind, default=default)
     if "config" not in options:
         parser.add_argument("--config", action="config")
-    typed = {name: form for name, (form, _) in given.items()}
     arguments = []
     for name, (form, content) in sorted(given.items(), key=lambda item: item[0] != "config"):
         if is_bool(known[name].type):
@@ -449,46 +474,52 @@ def parse(
         if name == "config" and "config" not in options:
             arguments += [f"--config={file}" for file in content]
             continue
-        arguments.append(
-            f"--{name}={json.dumps(content) if isinstance(content, list) else content}"
-        )
+        text = json.dumps(content) if isinstance(content, list) else content
+        arguments.append(f"--{name}={text}")
     try:
-        values = parser.parse_args(arguments).as_dict()
+        values: dict[str, Any] = parser.parse_args(arguments).as_dict()
     except ArgumentError as error:
-        patterns = (r'[Kk]ey "(\w+)"', r"argument --(\w+)", r"'(\w+)'")
-        name = next(
-            (found[1] for found in (re.search(p, str(error)) for p in patterns) if found), ""
-        )
-        if name in typed and name != "config":
-            raise InputError(_wrong(typed[name], given[name][1], known[name])) from error
-        file = " ".join(map(str, given["config"][1])) if "config" in given else what
-        if name in known:
-            raise InputError(f"{file}: {name}: expected {expected(known[name].type)}") from error
-        if name:
-            raise InputError(unknown("flag", name, options, str(file))) from error
-        raise InputError(f"{file}: {' '.join(str(error).split())}") from error
-    for name, option in options.items():
-        if option.default is inspect.Parameter.empty and values.get(name) is None:
-            raise InputError(f"{what}: {name.upper()} is missing: {option.help}")
-    from_file = (
-        {k for k, v in values.items() if k in options and v != options[k].default}
-        if "config" in given
-        else set()
-    )
-    given_names = set(typed) | from_file
-    own = {
-        option.name: values[option.name] for option in extra if values.get(option.name) is not None
-    }
+        raise InputError(explain(str(error), given, options, known, what)) from error
+    return values
+
+
+def explain(
+    error: str,
+    given: Mapping[str, tuple[str, Any]],
+    options: Mapping[str, Option],
+    known: Mapping[str, Option],
+    what: str,
+) -> str:
+    """jsonargparse's error in one line: the option as it was typed, or the file that has it."""
+    patterns = (r'[Kk]ey "(\w+)"', r"argument --(\w+)", r"'(\w+)'")
+    named = (re.search(pattern, error) for pattern in patterns)
+    name = next((found[1] for found in named if found), "")
+    if name in given and name != "config":
+        form, content = given[name]
+        return _wrong(form, content, known[name])
+    file = " ".join(map(str, given["config"][1])) if "config" in given else what
+    if name in known:
+        return f"{file}: {name}: expected {expected(known[name].type)}"
+    if name:
+        return unknown("flag", name, options, str(file))
+    return f"{file}: {' '.join(error.split())}"
+
+
+def grouped_arguments(
+    function: Callable[..., Any], values: Mapping[str, Any], given: Collection[str]
+) -> dict[str, Any]:
+    """A function's arguments of option values, those of its groups of options put together. A group
+    knows which of its own were given (:func:`given_options`)."""
     groups = groups_of(function)
-    arguments_of: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     for name, kind in groups.items():
-        own_names = {f.name for f in dataclasses.fields(kind)} & given_names
-        arguments_of[name] = kind(**{option: values[option] for option in own_names})
-        object.__setattr__(arguments_of[name], "_given", frozenset(own_names))
+        own_names = {f.name for f in dataclasses.fields(kind)} & set(given)
+        arguments[name] = kind(**{option: values[option] for option in own_names})
+        object.__setattr__(arguments[name], "_given", frozenset(own_names))
     for name in inspect.signature(function).parameters:
         if name in values and name not in groups:
-            arguments_of[name] = values[name]
-    return Parsed(arguments_of, own, frozenset(given_names))
+            arguments[name] = values[name]
+    return arguments
 
 
 def _wrong(form: str, content: Any, option: Option) -> str:

@@ -4,7 +4,7 @@ model card) for people."""
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +101,10 @@ def hub_facts(
     }
 
 
+MADE_OF = ["setting", "sha256 of its manifest", "source", "licence", "counts"]
+TRAINED_WITH = ("python", "torch", "pytorch-lightning", "transformers", "tokenizers")
+
+
 def card(
     name: str, manifest: Mapping[str, Any], config: Mapping[str, Any], files: list[str], about: str
 ) -> str:
@@ -112,6 +116,38 @@ def card(
     files     in the export's folder
     about     what was trained, a sentence or two
     """
+    licences = sorted({str(d["licence"]) for d in manifest["data"].values() if d.get("licence")})
+    scores = {k: v for k, v in manifest["scores"].items() if isinstance(v, (int, float))}
+    settings = plain({k: config[k] for k in ("model", "data", "trainer") if k in config})
+    front = front_matter(manifest, config, files, licences)
+    data = [data_row(setting, made_of) for setting, made_of in manifest["data"].items()]
+    heading = (
+        f"# {name}\n\n{about} Seed {manifest['seed']}, commit `{manifest['commit']}`, MLflow"
+        f" run `{manifest['mlflow_run']}`.\n"
+    )
+    rows = [[k, float(v)] for k, v in sorted(scores.items())]
+    parts = [
+        f"---\n{yaml.safe_dump(front, allow_unicode=True, sort_keys=False)}---\n",
+        heading,
+        f"## Scores\n\n{_table(['metric', 'value'], rows)}\n",
+    ]
+    if data:
+        parts.append(f"## Made of\n\n{_table(MADE_OF, data)}\n")
+    if licences:
+        parts.append("The licences of these sources bind whoever passes the model on.\n")
+    rows = [[k, v] for k, v in settings.items()]
+    parts.append(f"## Settings\n\n{_table(['setting', 'value'], rows)}\n")
+    parts.append(how_to_use(manifest, files))
+    return "\n".join(parts)
+
+
+def front_matter(
+    manifest: Mapping[str, Any],
+    config: Mapping[str, Any],
+    files: list[str],
+    licences: Sequence[str],
+) -> dict[str, Any]:
+    """What the hub reads of a card."""
     front: dict[str, Any] = {
         "library_name": "transformers" if "config.json" in files else "pytorch",
         "tags": ["biomedical", "kepl", str(manifest["paper"])],
@@ -119,62 +155,30 @@ def card(
     if language := manifest.get("language"):
         front["language"] = language
     front |= {k: v for k, v in hub_facts(manifest, config, files).items() if v}
-    licences = sorted({str(d["licence"]) for d in manifest["data"].values() if d.get("licence")})
-    front |= {"license": "other", "license_name": "; ".join(licences)[:200]} if licences else {}
-    scores = {k: v for k, v in manifest["scores"].items() if isinstance(v, (int, float))}
-    settings = plain({k: config[k] for k in ("model", "data", "trainer") if k in config})
-    data = [
-        [
-            k,
-            f"`{d['sha256'][:12]}`",
-            " ".join(str(d.get(w, "")) for w in ("source", "version")).strip(),
-            d.get("licence", ""),
-            d.get("counts", ""),
-        ]
-        for k, d in manifest["data"].items()
-    ]
-    parts = [
-        f"---\n{yaml.safe_dump(front, allow_unicode=True, sort_keys=False)}---\n",
-        (
-            f"# {name}\n\n{about} Seed {manifest['seed']}, commit `{manifest['commit']}`, MLflow"
-            f" run `{manifest['mlflow_run']}`.\n"
-        ),
-        "## Scores\n\n"
-        + _table(["metric", "value"], [[k, float(v)] for k, v in sorted(scores.items())])
-        + "\n",
-    ]
-    if data:
-        parts.append(
-            "## Made of\n\n"
-            + _table(["setting", "sha256 of its manifest", "source", "licence", "counts"], data)
-            + "\n"
-        )
     if licences:
-        parts.append("The licences of these sources bind whoever passes the model on.\n")
-    parts.append(
-        "## Settings\n\n"
-        + _table(["setting", "value"], [[k, v] for k, v in settings.items()])
-        + "\n"
-    )
-    versions = {
-        k: v
-        for k, v in manifest.items()
-        if k in ("python", "torch", "pytorch-lightning", "transformers", "tokenizers")
-    }
-    transformer = 'AutoModel.from_pretrained("<this folder>")'
-    use = (
-        transformer
-        if "config.json" in files
-        else 'safetensors.torch.load_file("model.safetensors")'
-    )
+        front |= {"license": "other", "license_name": "; ".join(licences)[:200]}
+    return front
+
+
+def data_row(setting: str, made_of: Mapping[str, Any]) -> list[Any]:
+    """A row of what a model was made of, as MADE_OF names its columns."""
+    source = " ".join(str(made_of.get(word, "")) for word in ("source", "version")).strip()
+    checksum = f"`{made_of['sha256'][:12]}`"
+    return [setting, checksum, source, made_of.get("licence", ""), made_of.get("counts", "")]
+
+
+def how_to_use(manifest: Mapping[str, Any], files: list[str]) -> str:
+    """The lines that load an export, its files and the packages that it was trained with."""
+    use = 'safetensors.torch.load_file("model.safetensors")'
+    if "config.json" in files:
+        use = 'AutoModel.from_pretrained("<this folder>")'
     if "head" in manifest:
         use = 'from inference.taggers import load_tagger\n\nmodel = load_tagger("<this folder>")'
-    parts.append(
+    versions = [f"{name} {value}" for name, value in manifest.items() if name in TRAINED_WITH]
+    return (
         f"## Use\n\n```python\n{use}\n```\n\nFiles: {', '.join(f'`{f}`' for f in files)}. Trained"
-        f" with {', '.join(f'{k} {v}' for k, v in versions.items())}. A research model: not a"
-        " medical device.\n"
+        f" with {', '.join(versions)}. A research model: not a medical device.\n"
     )
-    return "\n".join(parts)
 
 
 def identify(folder: Path) -> dict[str, Any]:

@@ -269,63 +269,83 @@ def train(cli: FinetuneCLI) -> dict[str, Any]:
     fit(trainer, cli.model, data, newest)
     best = WholeCheckpoints().load_checkpoint(best_file)
     cli.model.load_state_dict(best["state_dict"])
-    # that epoch was another process's, which recorded it
-    if cli.model.selected is None or cli.model.selected[0] != best["epoch"]:
-        recorded, trainer.logger = trainer.logger, None
-        trainer.validate(cli.model, data, verbose=False)
-        trainer.logger = recorded
-        selected = cli.model.result("select")
-    else:
-        selected = cli.model.selected[1]
+    selected = selected_result(cli, best["epoch"])
     trainer.test(cli.model, data, verbose=False)  # the only time that the scored split is read
-    result = cli.model.test_result
+    scores = summarise(cli, int(best["epoch"]) + 1, selected)
+    record_scores(cli, scores)
+    export(cli, scores)
+    write_json(run.folder / "finished.json", {"steps": trainer.global_step})
+    shutil.rmtree(run.checkpoints)
+    run.close()
+    return scores
+
+
+def selected_result(cli: FinetuneCLI, epoch: int) -> dict[str, Any]:
+    """What the best epoch has on the selection split; measured again where another process has
+    recorded it."""
+    trainer, model = cli.trainer, cli.model
+    if model.selected is not None and model.selected[0] == epoch:
+        return model.selected[1]  # type: ignore[no-any-return]
+    recorded, trainer.logger = trainer.logger, None
+    trainer.validate(model, cli.datamodule, verbose=False)
+    trainer.logger = recorded
+    return model.result("select")  # type: ignore[no-any-return]
+
+
+def summarise(cli: FinetuneCLI, epoch: int, selected: dict[str, Any]) -> dict[str, Any]:
+    """What scores.json holds. epoch: the chosen one, from 1."""
+    data, result = cli.datamodule, cli.model.test_result
     metric = result["metric"]
-    scores = {
+    return {
         "task": cli.config.task_name,
         "model": cli.config.model_name,
-        "seed": run.seed,
+        "seed": cli.run.seed,
         "metric": metric,
         "scored_on": data.scored,
         "selected_on": data.selected_on,
         "variant": data.task.manifest.get("variant"),
-        "epoch": int(best["epoch"]) + 1,
+        "epoch": epoch,
         "select": selected["scores"],
         "select_interval": bootstrap_interval(selected["tallies"][metric]),
         "score": result["scores"],
         "interval": bootstrap_interval(result["tallies"][metric]),
         "examples": len(result["tallies"][metric]),  # of a ranking: questions
-        "mlflow_run": run.journal.run_id,
+        "mlflow_run": cli.run.journal.run_id,
     }
+
+
+def record_scores(cli: FinetuneCLI, scores: dict[str, Any]) -> None:
+    """Write predictions, scores and the loss plot into the run's folder and its MLflow run."""
+    run, result = cli.run, cli.model.test_result
     write_results(run.folder, result)
     run.journal.metrics(
-        {f"{data.scored}/{name}": value for name, value in result["scores"].items()}
+        {f"{scores['scored_on']}/{name}": value for name, value in result["scores"].items()}
     )
     history = {key: run.journal.history(key) for key in ("train/loss", "val/score")}
     write_plot(run.folder / "loss.png", history)
     write_json(run.folder / "scores.json", scores)
     for name in ("scores.json", "predictions.jsonl", "confusion.csv", "loss.png"):
         run.journal.artifact(run.folder / name)
+
+
+def export(cli: FinetuneCLI, scores: dict[str, Any]) -> None:
+    """Write the model with its card, which says what was scored."""
+    run, data, metric = cli.run, cli.datamodule, scores["metric"]
+    official = f", variant {scores['variant']} (not the official set)" if scores["variant"] else ""
+    low, high = scores["interval"]
+    about = (
+        f"{scores['model']} fine-tuned on {scores['task']}{official}, {data.kind}; the epoch"
+        f" ({scores['epoch']}) was chosen on {data.selected_on}, {data.scored} was evaluated"
+        f" once: {metric} {scores['score'][metric]:.4f}, 95 % interval {low:.4f} to {high:.4f} over"
+        f" {scores['examples']:,} examples."
+    )
+    told = {f"{data.scored}/{k}": v for k, v in scores["score"].items()}
+    request = {"args": "", "options": {}, "profile": None} | (cli.config.request or {})
     with written_folder(run.folder / "export") as folder:
         exported = write_export(folder, cli.model, data, run.config)
-        official = (
-            f", variant {scores['variant']} (not the official set)" if scores["variant"] else ""
-        )
-        about = (
-            f"{scores['model']} fine-tuned on {scores['task']}{official}, {data.kind}; the epoch"
-            f" ({scores['epoch']}) was chosen on {data.selected_on}, {data.scored} was evaluated"
-            f" once: {metric} {result['scores'][metric]:.4f}, 95 % interval"
-            f" {scores['interval'][0]:.4f} to {scores['interval'][1]:.4f} over"
-            f" {scores['examples']:,} examples."
-        )
-        told = {f"{data.scored}/{k}": v for k, v in result["scores"].items()}
-        request = {"args": "", "options": {}, "profile": None} | (cli.config.request or {})
         more = exported | {"request": request, "fine_tuned": scores}
         describe(folder, run, f"{scores['model']} on {scores['task']}", about, told, more)
     run.journal.artifact(run.folder / "export" / CARD)
-    write_json(run.folder / "finished.json", {"steps": trainer.global_step})
-    shutil.rmtree(run.checkpoints)
-    run.close()
-    return scores
 
 
 def main() -> int:

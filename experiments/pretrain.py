@@ -323,20 +323,7 @@ def pretrain(
     if estimate := pipeline["profiles"][profile].get("estimate"):
         LOG.info(f"This is paper-sized work. {estimate}")
     work.mkdir(parents=True, exist_ok=True)
-    number = 0
-    for _, group in groupby(stages, key=lambda s: s.together or s.title):
-        several = list(group)
-        started = time.monotonic()
-        for stage in several:
-            number += 1
-            beside = (
-                f" (at the same time; output in {work / stage.log})"
-                if stage is not several[0]
-                else ""
-            )
-            LOG.info(f"[{number}/{len(stages)}] {stage.title}{beside}")
-        run_stages(several, work)
-        LOG.info(f"      {time.monotonic() - started:.0f} s")
+    run_groups(stages, work)
     results: dict[str, dict[str, Any]] = {
         s.result: read_json(work / f"result-{s.result}.json") for s in stages if s.result
     }
@@ -345,20 +332,39 @@ def pretrain(
             f"What was made is in {work}. Trained tables are MLflow runs of the experiment kg (make"
             " dashboard)."
         )
+    return describe_results(pipeline["report"], results, bool(variants))
+
+
+def run_groups(stages: Sequence[Stage], work: Path) -> None:
+    """Run stages one after the other, those that go together at the same time."""
+    number = 0
+    for _, group in groupby(stages, key=lambda s: s.together or s.title):
+        several = list(group)
+        started = time.monotonic()
+        for stage in several:
+            number += 1
+            beside = f" (at the same time; output in {work / stage.log})"
+            shown = stage.title + ("" if stage is several[0] else beside)
+            LOG.info(f"[{number}/{len(stages)}] {shown}")
+        run_stages(several, work)
+        LOG.info(f"      {time.monotonic() - started:.0f} s")
+
+
+def describe_results(
+    report: Mapping[str, Any], results: dict[str, dict[str, Any]], some: bool
+) -> str:
+    """Where the runs are, and a table of their metrics. some: not all trainings were run, and a
+    metric of another one has no row."""
     lines = [
         f"{name}: {run['steps']} steps\n  checkpoint  {run['checkpoints']}\n  export     "
         f" {run['export']}\n  MLflow run  {run['mlflow_run']}  (make dashboard)"
         for name, run in results.items()
     ]
-    report = pipeline["report"]
-    held_out = counts(report["held_out"], results)
     rows = report["rows"]
-    if variants:  # a metric may be one of the trainings that were left out
-        rows = {
-            label: key
-            for label, key in rows.items()
-            if any(key in run["end"] for run in results.values())
-        }
+    if some:
+        measured = {key for run in results.values() for key in run["end"]}
+        rows = {label: key for label, key in rows.items() if key in measured}
+    held_out = counts(report["held_out"], results)
     lines += [
         f"\nOn held-out text{f' ({held_out})' if held_out else ''}:\n",
         table(rows, results, report["column"]),

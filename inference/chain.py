@@ -23,6 +23,7 @@ probabilities (what is missing to 1 is NIL's); a detector's own score is kept be
 
 from __future__ import annotations
 
+import difflib
 import gc
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -33,6 +34,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 from core.files import InputError
 from core.settings import nearest
 from core.typed import typed
+from datamodules.pretrained import PACKAGED
+from datamodules.untrained import UNTRAINED
 from experiments.names import (
     close_names,
     fine_tuned_names,
@@ -176,7 +179,20 @@ def steps_of(chain: str) -> Steps:
             f"chain {chain!r}: {word!r} finds no mentions.{hint} Begin with one of:"
             f" {', '.join(DETECTORS)}, {tuned}; as in 'dictionary > {word}'"
         )
+    for word in filter(None, steps[1:]):
+        check_slip(chain, word)
     return steps
+
+
+def check_slip(chain: str, word: str) -> None:
+    """Raise InputError for a later step that is one letter from a known name, before a model of its
+    name is looked for on the hub."""
+    known = ("names", *recipes(), *PACKAGED, *UNTRAINED)
+    own = word.partition("/")[0]
+    if "/" in word or own in known or Path(word).exists():
+        return
+    if near := difflib.get_close_matches(own, known, n=1, cutoff=0.8):
+        raise InputError(f"chain {chain!r}: no model {word!r}; did you mean {near[0]}?")
 
 
 class Pipeline:

@@ -49,9 +49,13 @@ FORMATS: dict[str, Format] = {
     "biocjson": Format(".json", "nothing"),
     "csv": Format(".csv", "texts, and documents without a mention"),
     "tsv": Format(".tsv", "texts, and documents without a mention"),
-    "brat": Format("", "scores; ids that are no names of files"),
-    "conll": Format(".conll", "entities, scores, blanks of the text, nested mentions"),
-    "docbin": Format(".spacy", "scores, overlapping mentions, places inside a token"),
+    "brat": Format("", "scores; characters of ids that names of files do not have (they become -)"),
+    "conll": Format(
+        ".conll",
+        "entities, scores, attributes, blanks of the text, nested mentions; a mention over a line"
+        " end becomes two",
+    ),
+    "docbin": Format(".spacy", "scores, attributes, overlapping mentions, places inside a token"),
     "pubannotation": Format(".json", "scores and names"),
 }
 
@@ -68,6 +72,7 @@ def record_of(document: Document) -> dict[str, Any]:
             "entity": m.entity or None,
             "score": m.score if m.entity else None,
         }
+        | dict.fromkeys(m.attributes, True)
         for m in found
     ]
     return {"id": document.id, "text": document.text, "mentions": mentions}

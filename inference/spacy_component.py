@@ -31,8 +31,8 @@ from spacy.util import filter_spans, minibatch
 from core.files import InputError, read_object, write_json
 from inference.chain import Linked, Pipeline
 from inference.detectors import BATCH
+from kg.documents.mentions import ATTRIBUTES
 
-ATTRIBUTES = ("negated", "family", "historical", "hypothetical")
 UNTYPED = "ENTITY"  #: label of a mention without a type
 FILE = "kepl.json"
 DEFAULTS: dict[str, Any] = {

@@ -53,7 +53,7 @@ def scored_run(
     Raises InputError when there is none, or its mentions are others than the available ones.
     """
     if own.gold:
-        name, definition = own.name, definition_of(own)
+        name, definition = own.name(part.graph), definition_of(own, part.graph)
     else:
         definition = linking_task(END_TO_END.get(name, name))
     refuse_sets(definition, "cases are")
@@ -65,14 +65,15 @@ def scored_run(
         found = [
             r
             for r in known
-            if (r.label == of if of else r.model.name not in BASELINES)
+            if (of in (r.label, r.model.name) if of else r.model.name not in BASELINES)
             and part.split in (None, r.split)
             and r.protocol.get("fold_numbers", "all") == numbers
         ]
         if not found:
             labels = ", ".join(sorted({f"{r.label!r} ({r.split})" for r in known})) or "none"
+            advice = own.advice(part.graph) if own.gold else f"make evaluate TASK={name}"
             raise InputError(
-                f"{name}: no such result; scored are: {labels}. Score one with make evaluate."
+                f"{name}: no such result; scored are: {labels}. Score one with `{advice}`."
             )
     result = found[-1]
     predictions = [json.loads(text) for _, text in lines(Path(result.folder) / "predictions.jsonl")]

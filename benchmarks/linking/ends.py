@@ -30,6 +30,7 @@ concept; and of the found ones: no mention is there.
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -56,6 +57,8 @@ from core.files import InputError, digest, written
 from core.settings import given_options
 from datamodules.linking import Dictionary, Linking, Mention
 from datamodules.options import Files
+from datamodules.tasks import load_task
+from datamodules.tasks.definition import own_folder, own_names
 from datamodules.tasks.gold import Gold, definition_of
 from datamodules.tasks.linking import END_TO_END, linking_task
 from inference.chain import Linked, Pipeline
@@ -65,6 +68,8 @@ from kg.ids import bare
 from kg.linking.normal import BEST
 from models.metrics import score
 
+LOG = logging.getLogger(__name__)
+LONG = 20  #: characters from which a sentence of two texts is no chance
 METRIC = "f1"
 MEASURES = (METRIC, "overlap", "detection", "detection, overlap", "documents")
 AT_ONCE = 32  # texts
@@ -230,18 +235,30 @@ class Annotated(NamedTuple):
     fold: Linking
     texts: dict[str, str]
     gold: dict[str, list[Place]]
+    #: places of mentions that a chain is not asked for
+    ignored: dict[str, list[tuple[int, int]]]
+
+    def counts_at(self, document: str, start: int, end: int) -> bool:
+        """Whether what is found at a place counts: not where it meets a mention of another type and
+        none that is gold."""
+        if any(g.start < end and start < g.end for g in self.gold[document]):
+            return True
+        return not any(a < end and start < b for a, b in self.ignored.get(document, ()))
 
 
 def annotated(name: str, part: Folds, files: Files, own: Gold = Gold()) -> Annotated:
     """The texts of an end-to-end task, or one's own. Raises InputError for a split that does not
     exist, and for files that are missing."""
-    definition = definition_of(own) if own.gold else linking_task(END_TO_END[name])
+    definition = definition_of(own, part.graph) if own.gold else linking_task(END_TO_END[name])
     split, (fold,) = folds_of(definition, files, part, own)
     gold = gold_places(fold.splits[split], fold.dictionary)
     for document, spans in fold.annotated[split].items():
         gold[document] += [Place(start, end, frozenset()) for start, end in spans]
     texts = {document: fold.documents[document] for document in fold.annotated[split]}
-    return Annotated(name, split, fold, texts, {document: gold[document] for document in texts})
+    others = fold.manifest.get("other_types") or {}
+    ignored = {document: [(a, b) for a, b in places] for document, places in others.items()}
+    kept = {document: gold[document] for document in texts}
+    return Annotated(name, split, fold, texts, kept, ignored)
 
 
 class Measured(NamedTuple):
@@ -358,16 +375,21 @@ def score_chain(asked: Evaluation) -> Result:
     """Score a chain on an end-to-end task; the result is saved and logged. Raises InputError for
     what cannot be done."""
     own_texts = asked.own
-    name = own_texts.name if own_texts.gold else asked.task
+    name = own_texts.name(asked.part.graph) if own_texts.gold else asked.task
     chain, nil = asked.chain or "dictionary", asked.threshold
     data = annotated(name, asked.part, asked.files, own_texts)
     dictionary = data.fold.dictionary
     own = asked.part.graph or graph_of(dictionary, data.fold.folder / "graph")
     pipeline, made = measured(own, chain, data.texts, asked.linker, asked.work, nil, asked.matching)
-    found = {
-        d: [place_of(m.start, m.end, m.entity, dictionary) for m in mentions]
+    counted = {
+        d: [m for m in mentions if data.counts_at(d, m.start, m.end)]
         for d, mentions in made.found.items()
     }
+    found = {
+        d: [place_of(m.start, m.end, m.entity, dictionary) for m in mentions]
+        for d, mentions in counted.items()
+    }
+    warn_of_training_texts(pipeline.steps.detectors, data)
     details = {
         "linker": {
             "chain": chain,
@@ -385,7 +407,7 @@ def score_chain(asked: Evaluation) -> Result:
     folder = result_folder(result)
     shown = {
         d: [[m.start, m.end, m.text, m.entity, m.name, m.score] for m in ms]
-        for d, ms in made.found.items()
+        for d, ms in counted.items()
     }
     right = {
         d: [matched([place], data.gold[d], False, True) > 0 for place in places]
@@ -393,6 +415,23 @@ def score_chain(asked: Evaluation) -> Result:
     }
     write_predictions(folder, data, shown, right)
     return save_result(replace(result, mlflow_run=log_result(result, name, folder)), folder)
+
+
+def warn_of_training_texts(detectors: Sequence[str], data: Annotated) -> None:
+    """Warn of texts that a tagger of one's own was trained on: their scores say nothing of new
+    ones."""
+    for detector in detectors:
+        task = detector.partition("/")[0]
+        if task not in own_names():
+            continue
+        trained = {example.text for example in load_task(own_folder(task)).splits["train"]}
+        long = [text for text in trained if len(text) >= LONG]
+        seen = sum(any(part in text for part in long) for text in data.texts.values())
+        if seen:
+            LOG.warning(
+                f"{seen:,} of {len(data.texts):,} texts have sentences that {detector} was trained"
+                " on: its scores on them are not those of new text"
+            )
 
 
 def format_chain_score(result: Result) -> str:

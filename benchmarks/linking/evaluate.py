@@ -128,9 +128,10 @@ def score_linker(asked: Evaluation, tuned: Tuned | None = None) -> list[Result]:
     Raises InputError for a task, model or split that does not exist, and when no mention can be
     scored.
     """
-    own_name = asked.own.name if asked.own.gold else asked.task
+    graph = asked.part.graph
+    own_name = asked.own.name(graph) if asked.own.gold else asked.task
     name, model, options = own_name, asked.model or "tfidf", asked.linker
-    definition = definition_of(asked.own) if asked.own.gold else linking_task(name)
+    definition = definition_of(asked.own, graph) if asked.own.gold else linking_task(name)
     if definition.sets:
         return score_sets(asked, definition, tuned)
     protocol = resolved(asked.protocol, definition)

@@ -41,8 +41,8 @@ def finetuned_scores(asked: LinkerTuning) -> list[list[Result]]:
     check_task(asked.task, texts, "--linking")
     if texts.gold:
         gold_linking(texts, part.graph)  # before the training of a linker that is not there yet
-    name = texts.name if texts.gold else asked.task
-    definition = definition_of(texts) if texts.gold else linking_task(name)
+    name = texts.name(part.graph) if texts.gold else asked.task
+    definition = definition_of(texts, part.graph) if texts.gold else linking_task(name)
     if asked.epochs is not None and asked.epochs < 1:
         raise InputError(f"EPOCHS={asked.epochs}: expected a number of at least 1")
     chosen = trained_encoder(asked.model, asked.ckpt)

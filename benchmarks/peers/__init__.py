@@ -247,9 +247,12 @@ def scored(
 ) -> Result:
     """The result of what a process found, saved and logged."""
     dictionary = data.fold.dictionary
-    found = {
-        d: [place_of(a, b, entity, dictionary) for a, b, entity in answer["found"][d]]
+    rows = {
+        d: [row for row in answer["found"][d] if data.counts_at(d, row[0], row[1])]
         for d in data.texts
+    }
+    found = {
+        d: [place_of(a, b, entity, dictionary) for a, b, entity in own] for d, own in rows.items()
     }
     sentences = sum(len(sentence_starts(text)) for text in data.texts.values())
     details = {
@@ -261,7 +264,11 @@ def scored(
     }
     result = result_of(data, found, graph, Model(title, "", identity), {}, details)
     folder = result_folder(result)
-    write_predictions(folder, data, {d: answer["found"][d] for d in data.texts})
+    shown = {
+        d: [[a, b, data.texts[d][a:b], entity, None, None] for a, b, entity in own]
+        for d, own in rows.items()
+    }
+    write_predictions(folder, data, shown)
     return save_result(replace(result, mlflow_run=log_result(result, data.task, folder)), folder)
 
 
@@ -307,7 +314,7 @@ def compare_peers(
     """Run and score our chains and the peers. Raises InputError for a task, chain or peer that does
     not exist."""
     if own.gold:
-        task = own.name
+        task = own.name(graph)
     elif task not in END_TO_END:
         raise InputError(f"TASK={task}: expected an end-to-end task: {', '.join(END_TO_END)}")
     for name in peers:

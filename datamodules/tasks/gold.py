@@ -11,6 +11,7 @@ them they are divided, as the files are named or by document (datamodules.tasks.
 from __future__ import annotations
 
 import logging
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from typing import Any, ClassVar, Literal
 
 from core.artifact import has_manifest
 from core.files import InputError, digest, sha256
+from core.settings import nearest
 from core.tracking import runs_folder
 from datamodules.linking import Linking, Mention, Spans, load_linking, save_linking
 from datamodules.linking.readers import graph_dictionary
@@ -44,7 +46,8 @@ class Gold:
             PubAnnotation.
         gold_format: Format of them. Default: by the files' names; texts with .ann files beside them
             are brat's.
-        gold_types: Only mentions of these types are gold. Default: all.
+        gold_types: Only mentions of these types are gold; what is found at a mention of another
+            type does not count. Default: all.
     """
 
     gold: Sequence[Path] = ()
@@ -52,12 +55,35 @@ class Gold:
     gold_types: Sequence[str] = ()
     divided: ClassVar[bool] = False
 
-    @property
-    def name(self) -> str:
-        """What results call the task: the first path's name."""
+    def made_of(self, graph: Path | None) -> dict[str, Any]:
+        """Everything that decides the task. Raises InputError without a graph, and for a path that
+        does not exist."""
+        if graph is None:
+            raise InputError(
+                f"{'--linking' if self.divided else '--gold'}: expected --graph, the folder of the"
+                " graph whose entities are gold"
+            )
+        files = files_in(self.gold, Counter())
+        made_of: dict[str, Any] = {
+            "readers": READERS,
+            "inputs": {str(path): sha256(path) for path in with_annotations(files)},
+            "read_as": self.gold_format,
+            "types": sorted(self.gold_types),
+            "graph": fingerprint(graph),
+        }
+        return made_of | ({"divided": True} if self.divided else {})
+
+    def name(self, graph: Path | None) -> str:
+        """What results call the task: the first path's name, and a digest of everything that
+        decides it, so that changed annotations, types or graphs are another task."""
         path = self.gold[0].resolve()
-        paths = digest([str(one.resolve()) for one in self.gold])[:6]
-        return f"gold-{path.name.partition('.')[0]}-{paths}"
+        return f"gold-{path.name.partition('.')[0]}-{digest(self.made_of(graph))[:8]}"
+
+    def advice(self, graph: Path | None) -> str:
+        """The command that scores a chain on the texts."""
+        types = [f"--gold-types {' '.join(self.gold_types)}"] if self.gold_types else []
+        paths = shlex.join(map(str, self.gold))
+        return " ".join([f"kepl evaluate --gold {paths} --graph {graph}", *types])
 
 
 class DividedGold(Gold):
@@ -90,9 +116,9 @@ class TrainingTexts:
         )
 
 
-def definition_of(gold: Gold) -> Task:
+def definition_of(gold: Gold, graph: Path | None) -> Task:
     """The texts as a linking task without files to fetch."""
-    return Task(gold.name, None, (), lambda data, graph, counts: [], needs_graph="a graph")
+    return Task(gold.name(graph), None, (), lambda data, graph, counts: [], needs_graph="a graph")
 
 
 def read_gold(gold: Gold, left_out: Counter[str]) -> list[Document]:
@@ -102,9 +128,7 @@ def read_gold(gold: Gold, left_out: Counter[str]) -> list[Document]:
     files = [path.resolve() for path in files_in(paths, left_out)]
     roots = [path for path in paths if path.is_dir()]
     found = list(annotated_documents(files, gold.gold_format, left_out, roots))
-    kinds = {kind.casefold() for kind in gold.gold_types}
-    if kinds:
-        found = [_keep_types(document, kinds) for document in found]
+    check_types(gold, found)
     if not any(document.mentions or document.unlinked for document in found):
         raise InputError(
             f"{paths[0]}: no annotation in these files. Expected mentions with places, in brat,"
@@ -113,13 +137,28 @@ def read_gold(gold: Gold, left_out: Counter[str]) -> list[Document]:
     return found
 
 
-def _keep_types(document: Document, kinds: set[str]) -> Document:
-    """A document with the mentions of some types alone."""
+def check_types(gold: Gold, found: Sequence[Document]) -> None:
+    """Raise InputError for a type that no mention has."""
+    known = {m.type for document in found for m in (*document.mentions, *document.unlinked)}
+    missing = {kind.casefold() for kind in gold.gold_types} - {kind.casefold() for kind in known}
+    if missing:
+        there = sorted(known - {""})
+        raise InputError(
+            f"--gold-types {min(missing)}: no mention of this type;"
+            f" {nearest(min(missing), there)}the files have {', '.join(there)}"
+        )
+
+
+def keep_types(document: Document, kinds: set[str]) -> tuple[Document, list[tuple[int, int]]]:
+    """(a document with the mentions of some types alone, the places of the others). A chain is not
+    asked for those: what it finds there is neither right nor wrong."""
     linked, others = (
         tuple(m for m in own if m.type.casefold() in kinds)
         for own in (document.mentions, document.unlinked)
     )
-    return document._replace(mentions=linked, unlinked=others)
+    every = {(m.start, m.end) for m in (*document.mentions, *document.unlinked)}
+    kept = {(m.start, m.end) for m in (*linked, *others)}
+    return document._replace(mentions=linked, unlinked=others), sorted(every - kept)
 
 
 def divide(gold: Gold, documents: Sequence[Document]) -> dict[str, str]:
@@ -154,25 +193,25 @@ def gold_linking(gold: Gold, graph: Path | None) -> Linking:
 
     Raises InputError as :func:`read_gold`, without a graph, and for two documents of one id.
     """
-    if graph is None:
-        raise InputError(
-            f"{'--linking' if gold.divided else '--gold'}: expected --graph, the folder of the"
-            " graph whose entities are gold"
-        )
-    left_out = Counter[str]()
-    files = files_in(gold.gold, Counter())
-    made_of: dict[str, Any] = {
-        "name": gold.name,
-        "readers": READERS,
-        "inputs": {str(path): sha256(path) for path in with_annotations(files)},
-        "read_as": gold.gold_format,
-        "types": sorted(gold.gold_types),
-        "graph": fingerprint(graph),
-    } | ({"divided": True} if gold.divided else {})
-    folder = runs_folder() / "data" / "gold" / f"{gold.name}-{digest(made_of)[:12]}"
-    if has_manifest(folder):
-        return load_linking(folder)
+    made_of = gold.made_of(graph)
+    assert graph is not None  # made_of refuses it
+    folder = runs_folder() / "data" / "gold" / gold.name(graph)
+    if not has_manifest(folder):
+        build_gold(gold, graph, made_of, folder)
+    loaded = load_linking(folder)
+    for line in loaded.manifest["notes"]:
+        LOG.info(line)
+    return loaded
+
+
+def build_gold(gold: Gold, graph: Path, made_of: dict[str, Any], folder: Path) -> None:
+    """Write the task of :func:`gold_linking`."""
+    left_out, other_types = Counter[str](), dict[str, list[tuple[int, int]]]()
     found = read_gold(gold, left_out)
+    kinds = {kind.casefold() for kind in gold.gold_types}
+    if kinds:
+        for number, document in enumerate(found):
+            found[number], other_types[document.id] = keep_types(document, kinds)
     dictionary = graph_dictionary(graph, language=None)
     mentions, texts, without = list[Mention](), dict[str, str](), dict[str, list[tuple[int, int]]]()
     for document in found:
@@ -192,6 +231,11 @@ def gold_linking(gold: Gold, graph: Path | None) -> Linking:
             own = [list(dict.fromkeys([one, bare(one)])) for one in ids]
             name = f"{document.id}/{number}"
             mentions.append(Mention(name, document.id, m.start, m.end, text, [text], own, m.type))
+    if not mentions:
+        raise InputError(
+            f"{gold.gold[0]}: no mention in these files has an entity (CoNLL holds none). Expected"
+            " ids of the graph; a tagger is trained and scored without them: kepl finetune --data"
+        )
     part_of = divide(gold, found) if gold.divided else dict.fromkeys(texts, SPLIT)
     splits: dict[str, list[Mention]] = {one: [] for one in dict.fromkeys(part_of.values())}
     annotated: dict[str, Spans] = {one: {} for one in splits}
@@ -199,11 +243,12 @@ def gold_linking(gold: Gold, graph: Path | None) -> Linking:
         splits[part_of[mention.document]].append(mention)
     for document_id, spans in without.items():
         annotated[part_of[document_id]][document_id] = spans
-    save_linking(folder, dictionary, splits, texts, annotated, **made_of)
-    LOG.info(
-        f"{gold.name}: {len(texts):,} documents, {len(mentions):,} mentions with an entity,"
-        f" {sum(map(len, without.values())):,} without one"
-    )
-    for what, count in (+left_out).items():
-        LOG.info(f"left out: {count:,} {what}")
-    return load_linking(folder)
+    others = sum(map(len, other_types.values()))
+    notes = [
+        f"{folder.name}: {len(texts):,} documents, {len(mentions):,} mentions with an entity,"
+        f" {sum(map(len, without.values())):,} without one",
+        *([f"not asked for: {others:,} mentions of other types"] if others else []),
+        *(f"left out: {count:,} {what}" for what, count in (+left_out).items()),
+    ]
+    more = made_of | {"name": folder.name, "notes": notes, "other_types": other_types}
+    save_linking(folder, dictionary, splits, texts, annotated, **more)

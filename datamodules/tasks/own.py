@@ -93,10 +93,11 @@ def _no_files(paths: Sequence[Path], split: str, found: Counter[str]) -> list[An
     raise InputError(f"{split}: one's own task has no files to read again; it is in runs/data/own")
 
 
-def save_own_task(name: str, data: Path, reserved: Sequence[str]) -> Path:
+def save_own_task(name: str, data: Path, reserved: Sequence[str], fresh: bool = False) -> Path:
     """Make a task of the files in `data`; kept when they are the same. Returns its folder.
 
-    reserved: names that other tasks have. Raises InputError for such a name, for files without an
+    reserved: names that other tasks have. fresh: replace a task that was made of other files.
+    Raises InputError for such a name, for a task of the name from other files, for files without an
     annotation, and as :func:`datamodules.tasks.save_task`.
     """
     if re.fullmatch(r"[A-Za-z][\w.-]*", name) is None:
@@ -110,15 +111,18 @@ def save_own_task(name: str, data: Path, reserved: Sequence[str]) -> Path:
     if not data.exists():
         raise InputError(f"--data {data}: no such file or folder")
     files = split_files(data)
+    inputs = {str(p): sha256(p) for own in files.values() for p in with_annotations(own)}
     made_of = {
         "name": name,
         "suite": SUITE,
         "readers": READERS,
-        "inputs": {str(p): sha256(p) for own in files.values() for p in with_annotations(own)},
+        "inputs": inputs,
     }
     out = own_folder(name)
     if TASK.is_kept(out, made_of, quiet=True):
         return out
+    if has_manifest(out):
+        check_replaced(name, list(map(str, inputs)), fresh)
     left_out = Counter[str]()
     lines = kind_of_files([path for own in files.values() for path in own], data)
     splits = {split: read_examples(own, data, lines, left_out) for split, own in files.items()}
@@ -164,6 +168,22 @@ def save_own_task(name: str, data: Path, reserved: Sequence[str]) -> Path:
     for line in [*notes, *(f"{count:,} in {what}" for what, count in manifest["warnings"].items())]:
         LOG.info(f"{name}: {line}")
     return out
+
+
+def check_replaced(name: str, inputs: Sequence[str], fresh: bool) -> None:
+    """Say that a task is made again of changed files. Raises InputError where they are other files
+    than before, unless that is wanted (`fresh`)."""
+    before = sorted(read_manifest(own_folder(name))["inputs"])
+    if not set(before) & set(inputs) and not fresh:
+        raise InputError(
+            f"--name {name}: a task of this name was made of {Path(before[0]).parent}. Give another"
+            " name, or --fresh to replace it; models that were trained on it stay in"
+            f" runs/finetune/{name}."
+        )
+    LOG.warning(
+        f"{name}: its files have changed. Models that were trained before are not compared with new"
+        " ones."
+    )
 
 
 def split_files(data: Path) -> dict[str, list[Path]]:

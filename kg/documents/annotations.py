@@ -38,19 +38,33 @@ from core.files import (
 )
 from kg.documents.bioc import NO_ENTITY
 from kg.documents.mentions import (
+    ATTRIBUTES,
     BY_LINE,
     Document,
     Layout,
     Mention,
+    attributes_of,
     checked_mention,
     counted_unless_used,
 )
 
 Source = Path | Span
 OWN_IDS = "KEPL:"  #: before ids without a vocabulary's name, which brat wants
-NOT_READ = "relations and events of brat"
-DISCONTINUOUS = "discontinuous mentions, taken from their first to their last character"
+#: {first character of a line of brat: what is not read of it}
+NOT_READ = {
+    "R": "relations of brat",
+    "*": "equivalences of brat",
+    "E": "events of brat",
+    "A": "attributes of brat other than " + ", ".join(map(str.capitalize, ATTRIBUTES)),
+    "M": "modifications of brat",
+    "#": "notes of annotators (brat)",
+}
+SECOND = "further entities of a mention that has one (brat)"
+NO_ANNOTATIONS = "texts without a .ann file, kept as texts without a mention (brat)"
+DISCONTINUOUS = "gaps in discontinuous mentions, which are kept from first to last character"
 PLACES = r"(\S+) ([0-9]+ [0-9]+(?:;[0-9]+ [0-9]+)*)"  #: of a mention of brat, after its type
+#: an attribute of a mention of brat: its name, the mention
+ATTRIBUTE = re.compile(rf"A\S*\t((?i:{'|'.join(ATTRIBUTES)})) (T\S+)")
 #: columns that a table's ids and texts may have, where none is named
 ID_COLUMNS, TEXT_COLUMNS = ("id", "_id", "pmid", "note_id", "doc_id"), ("text", "note", "note_text")
 #: an entity's tag in front of its type, of BIOES and BILOU as in BIO
@@ -85,10 +99,12 @@ def brat_documents(
     place = Path(path)
     text_file, notes = place.with_suffix(".txt"), place.with_suffix(".ann")
     if not text_file.is_file():
-        raise InputError(f"{text_file}: no such file; brat keeps the text of {place} there.")
+        raise InputError(f"{notes}: its text is missing: expected {text_file.name} beside it")
     text = read_text(text_file, encoding)
     found: dict[str, Mention] = {}
     entities: dict[str, str] = {}
+    attributes: dict[str, list[str]] = {}
+    left_out[NO_ANNOTATIONS] += not notes.is_file()
     for number, line in lines(notes, encoding) if notes.is_file() else ():
         if not line.strip():
             continue
@@ -104,14 +120,21 @@ def brat_documents(
                         f"{where}: expected 'Reference T1 ID' in the second column, got"
                         f" {line!r:.60}"
                     )
+                left_out[SECOND] += words[1] in entities
                 entities.setdefault(words[1], words[2].removeprefix(OWN_IDS))
-            elif kind in "REAM#*":
-                left_out[NOT_READ] += kind not in "A#"
+            elif shape := ATTRIBUTE.fullmatch(line.rstrip()):
+                attributes.setdefault(shape[2], []).append(shape[1].lower())
+            elif re.match(r"[REAM#*][^\t]*\t", line):
+                left_out[NOT_READ[kind]] += 1
             else:
                 raise InputError(
-                    f"{where}: expected a line of brat (T, N, R, E, A, M, # or *), got {line!r:.60}"
+                    f"{where}: expected a line of brat (T, N, R, E, A, M, # or *, a number and a"
+                    f" tab), got {line!r:.60}"
                 )
-    mentions = [m._replace(entity=entities.get(key, "")) for key, m in found.items()]
+    mentions = [
+        m._replace(entity=entities.get(key, ""), attributes=tuple(attributes.get(key, ())))
+        for key, m in found.items()
+    ]
     yield make_document(layout.name_file(text_file), text, mentions, f"{text_file}:1", left_out)
 
 
@@ -152,7 +175,7 @@ def brat_lines(record: dict[str, Any]) -> str:
             entity = str(m["entity"])
             reference = entity if ":" in entity else f"{OWN_IDS}{entity}"
             rows.append(f"N{number}\tReference T{number} {reference}\t{m.get('name') or surface}")
-        for name in ("negated", "family", "historical", "hypothetical"):
+        for name in ATTRIBUTES:
             if m.get(name):
                 attributes += 1
                 rows.append(f"A{attributes}\t{name.capitalize()} T{number}")
@@ -329,11 +352,13 @@ def pubannotation_documents(
         if not isinstance(record.get("text"), str):
             raise InputError(f"{where}: expected an object with a text and denotations")
         text = record["text"]
-        ids = {
-            str(a.get("subj")): str(a.get("obj"))
-            for a in _list_objects(record, "attributes", where)
-            if str(a.get("pred")).lower().startswith(("norm", "concept"))
-        }
+        ids, said = dict[str, str](), dict[str, dict[str, Any]]()
+        for a in _list_objects(record, "attributes", where):
+            predicate, subject = str(a.get("pred")).lower(), str(a.get("subj"))
+            if predicate.startswith(("norm", "concept")):
+                ids[subject] = str(a.get("obj"))
+            else:
+                said.setdefault(subject, {})[predicate] = a.get("obj")
         found = []
         for note in _list_objects(record, "denotations", where):
             with counted_unless_used(left_out, used):
@@ -346,7 +371,8 @@ def pubannotation_documents(
                 kind = str(note.get("obj") or "")
                 checked = checked_mention(where, text, start, end, "any")
                 entity = ids.get(str(note.get("id")), kind if ":" in kind else "")
-                found.append(checked._replace(entity=entity, type=kind))
+                own = attributes_of(said.get(str(note.get("id")), {}))
+                found.append(checked._replace(entity=entity, type=kind, attributes=own))
         source = record.get("sourceid") or record.get("id")
         name = str(source or (stem if len(records) == 1 else f"{stem}:{number}"))
         yield make_document(name, text, found, where, left_out)
@@ -366,15 +392,11 @@ def pubannotation(record: dict[str, Any]) -> dict[str, Any]:
     for number, m in enumerate(record["mentions"], start=1):
         place = {"begin": m["start"], "end": m["end"]}
         denotations.append({"id": f"T{number}", "span": place, "obj": m.get("type") or "Entity"})
-        if m.get("entity"):
-            attributes.append(
-                {
-                    "id": f"A{len(attributes) + 1}",
-                    "pred": "Normalization",
-                    "subj": f"T{number}",
-                    "obj": m["entity"],
-                }
-            )
+        said = {"Normalization": m["entity"]} if m.get("entity") else {}
+        said |= {name.capitalize(): True for name in ATTRIBUTES if m.get(name)}
+        for predicate, value in said.items():
+            name = f"A{len(attributes) + 1}"
+            attributes.append({"id": name, "pred": predicate, "subj": f"T{number}", "obj": value})
     return {
         "sourceid": str(record["id"]),
         "text": record["text"],
@@ -443,6 +465,11 @@ def table_documents(
         by_name = {str(key).lower(): key for key in row} | {str(key): key for key in row}
         id_key = next((by_name[key] for key in ids if key in by_name), None)
         text_key = next((by_name[key] for key in texts if key in by_name), None)
+        if {"id", "start", "end", "entity"} <= set(by_name):
+            raise InputError(
+                f"{where}: a table of mentions, which does not hold the texts that they are in."
+                " Give the file that they were made from (JSON lines, BioC)."
+            )
         if id_key is None or text_key is None:
             raise InputError(
                 f"{where}: expected a column {' or '.join(ids)} and a column {' or '.join(texts)},"
@@ -466,10 +493,7 @@ MENTION_COLUMNS = (
     "score",
     "part",
     "matched",
-    "negated",
-    "family",
-    "historical",
-    "hypothetical",
+    *ATTRIBUTES,
 )
 
 

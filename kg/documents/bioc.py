@@ -24,6 +24,7 @@ from kg.documents.mentions import (
     Document,
     Layout,
     Mention,
+    attributes_of,
     checked_mention,
     counted_unless_used,
 )
@@ -114,9 +115,9 @@ class Text:
         kind = infons.get("type", "")
         if is_no_concept(entity):
             self.left_out[NO_ENTITY] += 1
-            self.unlinked.append(Mention(start, end, "", 1.0, kind))
+            self.unlinked.append(Mention(start, end, "", 1.0, kind, attributes_of(infons)))
         else:
-            self.mentions.append(Mention(start, end, entity, 1.0, kind))
+            self.mentions.append(Mention(start, end, entity, 1.0, kind, attributes_of(infons)))
 
     def document(self) -> Document:
         return Document(

@@ -56,6 +56,7 @@ from kg.documents.mentions import (
     Document,
     Layout,
     Mention,
+    attributes_of,
     checked_mention,
     counted_unless_used,
 )
@@ -178,7 +179,11 @@ def _json_mentions(
                     1.0 if score is None or typed else score,
                 )
                 own = "" if typed or is_no_concept(checked.entity) else checked.entity
-                yield checked._replace(entity=own, type=kind if isinstance(kind, str) else "")
+                yield checked._replace(
+                    entity=own,
+                    type=kind if isinstance(kind, str) else "",
+                    attributes=attributes_of(m),
+                )
         elif used:
             raise InputError(f"{where}: expected a list of objects under mentions.")
         else:
@@ -257,6 +262,7 @@ class Annotation(NamedTuple):
     surface: str
     type: str
     entity: str
+    attributes: tuple[str, ...] = ()
 
 
 def pubtator_annotations(
@@ -323,7 +329,8 @@ def _annotation(at: str, line: str, name: str, text: str) -> Annotation:
     start, end = whole_number(at, "start", part[1]), whole_number(at, "end", part[2])
     checked_mention(at, text, start, end, "any", part[3])
     entity = part[5].strip() if len(part) > 5 else ""
-    return Annotation(at, start, end, part[3], part[4], entity)
+    said = dict(word.split("=", 1) for word in "".join(part[6:7]).split("; ") if "=" in word)
+    return Annotation(at, start, end, part[3], part[4], entity, attributes_of(said))
 
 
 def pubtator_documents(
@@ -339,9 +346,9 @@ def pubtator_documents(
     for where, name, text, given in pubtator_annotations(path, encoding, left_out, used):
         named = [a for a in given if not is_no_concept(a.entity)]
         left_out[NO_ENTITY] += len(given) - len(named)
-        linked = tuple(Mention(a.start, a.end, a.entity, 1.0, a.type) for a in named)
+        linked = tuple(Mention(a.start, a.end, a.entity, 1.0, a.type, a.attributes) for a in named)
         others = [a for a in given if is_no_concept(a.entity)]
-        unlinked = tuple(Mention(a.start, a.end, "", 1.0, a.type) for a in others)
+        unlinked = tuple(Mention(a.start, a.end, "", 1.0, a.type, a.attributes) for a in others)
         yield Document(name, text, linked, where, unlinked)
 
 
@@ -824,8 +831,8 @@ def annotated_documents(
     """The documents of `files` with their mentions, which are used. Texts with a .ann file beside
     them are brat's where no format is given; a document of other plain text is a file.
 
-    roots: the folders that were given, in which ids are paths. Raises InputError as
-    :func:`documents`.
+    roots: the folders that were given, in which ids are paths. left_out: annotations without an
+    entity are kept, and so not in it. Raises InputError as :func:`documents`.
     """
     beside = [path for path in files if path.with_suffix(".ann").is_file()]
     form = format or ("brat" if any(path.suffix == ".txt" for path in beside) else None)
@@ -834,7 +841,10 @@ def annotated_documents(
         left_out.pop(BESIDE, None)
         chosen = list(dict.fromkeys(path.with_suffix(".txt") for path in files))
     own = (layout or Layout("file"))._replace(roots=tuple(str(root.resolve()) for root in roots))
-    return documents(chosen, form, "skip", encoding, left_out, True, own)
+    unused = Counter[str]()
+    yield from documents(chosen, form, "skip", encoding, unused, True, own)
+    unused.pop(NO_ENTITY, None)
+    left_out.update(unused)
 
 
 def with_annotations(files: Sequence[Path]) -> list[Path]:

@@ -4,24 +4,33 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from core.files import InputError, unpacked_name
 
 NOT_FITTING = "annotations that do not fit the text"
+#: what a text may say of a mention
+ATTRIBUTES = ("negated", "family", "historical", "hypothetical")
 
 
 class Mention(NamedTuple):
     """`text[start:end]` names `entity` (an id of the graph; "" of a mention without one); `score`
-    in (0, 1]; `type` as its file has it, "" without one."""
+    in (0, 1]; `type` as its file has it, "" without one; `attributes`: those of ATTRIBUTES that its
+    file says hold."""
 
     start: int
     end: int
     entity: str
     score: float = 1.0
     type: str = ""
+    attributes: tuple[str, ...] = ()
+
+
+def attributes_of(values: Mapping[str, Any]) -> tuple[str, ...]:
+    """The ATTRIBUTES that hold by their values in a file: true, or the word."""
+    return tuple(name for name in ATTRIBUTES if str(values.get(name)).lower() == "true")
 
 
 class Document(NamedTuple):

@@ -13,10 +13,13 @@ import pytest
 
 from app.cli import main
 from benchmarks.commands import Evaluate
+from benchmarks.linking.ends import annotated, warn_of_training_texts
 from benchmarks.options import Folds
 from benchmarks.results import OVERALL
 from core.files import InputError
+from datamodules.options import Files
 from datamodules.tasks.gold import Gold, TrainingTexts, gold_linking
+from datamodules.tasks.own import save_own_task
 from inference.chain import Pipeline
 from inference.convert import write_records
 from tests.fakes import graphs
@@ -127,7 +130,9 @@ def test_types_and_what_is_refused(graph: Path, tmp_path: Path) -> None:
     assert [m.gold for m in made.splits["test"]] == [[["G:1"]]]
     with pytest.raises(InputError, match="expected --graph"):
         gold_linking(Gold(gold=[file]), None)
-    with pytest.raises(InputError, match="no annotation in these files"):
+    with pytest.raises(
+        InputError, match="--gold-types c: no mention of this type; the files have A, B"
+    ):
         gold_linking(Gold(gold=[file], gold_types=["C"]), graph)
     with open(file, "a") as handle:
         handle.write(json.dumps({"id": "1", "text": text, "mentions": mentions}) + "\n")
@@ -135,6 +140,9 @@ def test_types_and_what_is_refused(graph: Path, tmp_path: Path) -> None:
         gold_linking(Gold(gold=[file]), graph)
     with pytest.raises(InputError, match="TASK is missing"):
         Evaluate().run()
+    (tmp_path / "gold.conll").write_text("gout\tB-A\n")
+    with pytest.raises(InputError, match="no mention in these files has an entity"):
+        gold_linking(Gold(gold=[tmp_path / "gold.conll"]), graph)
 
 
 def write_gold(tmp_path: Path) -> list[str]:
@@ -190,10 +198,71 @@ def test_chains_are_compared_on_annotated_texts(
     assert f"{2 / 7:.4f}" in shown and "against" in shown
     html = page.read_text()
     assert html.count("<svg") == 2 and html.count("<circle") == 2 and "&gt; names</td>" in html
-    assert main(["compare", *words[:2]]) == 0  # those that were scored
+    assert main(["compare", *words]) == 0  # those that were scored
     assert capsys.readouterr().out.splitlines()[:3] == shown.splitlines()[:3]
     assert main(["compare", *words, "--profile", "paper"]) == 2
     assert main(["compare", "NCBI-EL", "--chains", "dictionary"]) == 2
+
+
+def test_changed_annotations_types_and_graphs_are_other_tasks(
+    graph: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [*write_gold(tmp_path), "--graph", str(graph)]
+    assert main(["evaluate", *words]) == 0
+    for command in ("compare", "cases"):
+        assert main([command, *words]) == 0
+    other = graphs.write(tmp_path / "other", NAMES | {"G:4": ["pain"]})
+    file = tmp_path / "gold.jsonl"
+    before = file.read_text()
+    for changed in (["--graph", str(other)], ["--graph", str(tmp_path / "none")], ["types"], []):
+        own = [*words[:2], *(changed if len(changed) == 2 else words[2:])]
+        if changed == ["types"]:
+            own += ["--gold-types", "Disease"]
+        if not changed:
+            file.write_text(before.replace('"end": 17', '"end": 16'))
+        for command in ("compare", "cases"):
+            capsys.readouterr()
+            assert main([command, *own]) == 2
+            error = capsys.readouterr().err
+            if "none" not in own[-1]:
+                assert "kepl evaluate --gold" in error and ("--gold-types Disease" in error) == (
+                    changed == ["types"]
+                )
+
+
+def test_mentions_of_other_types_do_not_count(graph: Path, tmp_path: Path) -> None:
+    text = "gout and ataxia, renal failure"
+    mentions = [
+        {"start": 0, "end": 4, "type": "A", "entity": "G:1"},
+        {"start": 9, "end": 15, "type": "B", "entity": "G:3"},
+    ]
+    file = tmp_path / "gold.jsonl"
+    file.write_text(json.dumps({"id": "1", "text": text, "mentions": mentions}) + "\n")
+    scores = {}
+    for types in ((), ("A",)):
+        own = Gold(gold=[file], gold_types=types)
+        result = Evaluate(own=own, part=Folds(graph=graph)).run()[-1]
+        scores[types] = result.scores[OVERALL]
+    # three are found; of type A one is gold, one is another's, and one is wrong
+    assert scores[()]["precision"] == pytest.approx(2 / 3)
+    found = [scores["A",][name] for name in ("precision", "recall", "f1")]
+    assert found == pytest.approx([0.5, 1.0, 2 / 3])
+
+
+def test_texts_that_a_tagger_was_trained_on_are_named(
+    graph: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    text = "He was seen again last week. Today he has gout."
+    place = {"start": 42, "end": 46, "type": "A", "entity": "G:1"}
+    rows = [{"id": str(n), "text": f"{text} {n}.", "mentions": [place]} for n in range(9)]
+    file = tmp_path / "gold.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    save_own_task("mine", file, [])
+    data = annotated("gold", Folds(graph=graph), Files(), Gold(gold=[file]))
+    warn_of_training_texts(["dictionary", "NCBI/minilm"], data)
+    assert "was trained on" not in caplog.text
+    warn_of_training_texts(["mine/minilm"], data)
+    assert "9 of 9 texts have sentences that mine/minilm was trained on" in caplog.text
 
 
 def test_annotated_texts_are_divided_to_train_on(graph: Path, tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def test_no_such_result(
 ) -> None:
     files = Files(data=data / "NCBI-EL")
     assert main(["cases", "NCBI-EL", f"DATA={data / 'NCBI-EL'}"]) == 2
-    assert "scored are: none. Score one with make evaluate" in capsys.readouterr().err
+    assert "scored are: none. Score one with `make evaluate" in capsys.readouterr().err
     result = score("NCBI-EL", data)
     with pytest.raises(InputError, match=r"scored are: 'exact' \(test\), 'tfidf' \(test\)"):
         scored_run("NCBI-EL", "nobody", files=files)

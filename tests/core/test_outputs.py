@@ -52,6 +52,22 @@ def test_an_input_and_what_is_in_a_folder_of_inputs_are_refused(tmp_path: Path) 
     )
 
 
+@pytest.mark.parametrize(
+    ("now", "said"),
+    [
+        ([["a.txt", "1"], ["b.txt", "3"]], "input b.txt (changed)"),
+        ([["a.txt", "1"], ["b.txt", "2"], ["c.txt", "4"]], "input c.txt (new)"),
+        ([["a.txt", "1"]], "input b.txt (no more among them)"),
+    ],
+)
+def test_the_input_that_differs_is_named(now: list[list[str]], said: str, tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    write(path, "ours", {"inputs": [["a.txt", "1"], ["b.txt", "2"]]})
+    with pytest.raises(InputError) as error:
+        write(path, "ours", {"inputs": now})
+    assert f"other settings: {said}. " in str(error.value)
+
+
 def test_a_file_of_somebody_else_is_only_replaced_with_fresh(tmp_path: Path) -> None:
     path = tmp_path / "out.jsonl"
     path.write_text("theirs")

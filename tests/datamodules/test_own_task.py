@@ -184,6 +184,25 @@ def test_other_kinds_are_fine_tuned(
     assert f"mine, {'micro_f1' if kind == 'relation' else 'acc1'}" in capsys.readouterr().out
 
 
+def test_other_files_do_not_replace_a_task(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name, count in (("a", 6), ("b", 9)):
+        write_records(notes(count), tmp_path / f"{name}.jsonl", "jsonl")
+    save(tmp_path / "a.jsonl")
+    with pytest.raises(InputError, match="a task of this name was made of"):
+        save(tmp_path / "b.jsonl")
+    assert (
+        sum(len({e.document for e in own}) for own in save(tmp_path / "a.jsonl").splits.values())
+        == 6
+    )
+    write_records(notes(7), tmp_path / "a.jsonl", "jsonl")
+    save(tmp_path / "a.jsonl")
+    assert "its files have changed" in caplog.text
+    folder = save_own_task("mine", tmp_path / "b.jsonl", [], fresh=True)
+    assert sum(len({e.document for e in own}) for own in load_task(folder).splits.values()) == 9
+
+
 def test_nested_entities(tmp_path: Path) -> None:
     records = notes(10)
     for record in records:

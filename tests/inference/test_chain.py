@@ -427,6 +427,8 @@ def test_a_kebiolm_detects_and_links_with_its_table(fake_kebiolm: Folders, tmp_p
     [
         ("dictionary > dictionary", "second step finds candidates"),
         ("dictionary > ./nowhere", "no such folder"),
+        ("dictionary > name", "no model 'name'; did you mean names?"),
+        ("dictionary > sapbrt > genbioel", "no model 'sapbrt'; did you mean sapbert?"),
     ],
 )
 def test_what_no_chain_can_be_made_of(small: str, chain: str, wanted: str) -> None:

@@ -12,9 +12,9 @@ import pytest
 from app.cli import main
 from core.files import InputError
 from inference.convert import FORMATS, format_by_name, record_of, write_records
-from kg.documents.annotations import DISCONTINUOUS, NOT_READ
+from kg.documents.annotations import DISCONTINUOUS, NO_ANNOTATIONS, NOT_READ, SECOND
 from kg.documents.formats import documents
-from kg.documents.mentions import Layout, Mention
+from kg.documents.mentions import ATTRIBUTES, Layout, Mention
 
 TEXT = "He has renal failure.\nNo gout | or\tataxia."
 RECORDS: list[dict[str, Any]] = [
@@ -62,6 +62,29 @@ def test_round_trips(form: str, tmp_path: Path) -> None:
         ]
 
 
+@pytest.mark.parametrize("form", ["jsonl", "brat", "bioc", "biocjson", "pubtator", "pubannotation"])
+def test_attributes_make_the_round_trip(form: str, tmp_path: Path) -> None:
+    place = tmp_path / f"x{FORMATS[form].ending}"
+    own = {"start": 3, "end": 7, "type": "A", "entity": "H:1", "score": 1.0}
+    mentions = [own | {"negated": True, "family": False, "hypothetical": True}, own]
+    record = {"id": "a", "text": "no gout", "mentions": mentions[:1]}
+    other = {"id": "b", "text": "no gout", "mentions": mentions[1:]}
+    write_records([record, other], place, form)
+    found = [
+        mention
+        for one in read(place, None if form == "jsonl" else form)
+        for mention in one["mentions"]
+    ]
+    said = [{name for name in ATTRIBUTES if mention.get(name)} for mention in found]
+    assert said == [{"negated", "hypothetical"}, set()]
+
+
+def test_a_table_of_mentions_is_no_table_of_texts(tmp_path: Path) -> None:
+    write_records(RECORDS, tmp_path / "x.csv", "csv")
+    with pytest.raises(InputError, match="a table of mentions, which does not hold the texts"):
+        read(tmp_path / "x.csv", None)
+
+
 def test_a_table_of_mentions(tmp_path: Path) -> None:
     write_records(RECORDS, tmp_path / "x.csv", "csv")
     rows = (tmp_path / "x.csv").read_text().splitlines()
@@ -78,16 +101,26 @@ def test_brat_by_hand(tmp_path: Path) -> None:
         "N1\tReference T1 HP:0001635\tHeart failure\n"
         "T2\tDisease 0 5;16 23\tRenal failure\n"
         "A1\tNegated T2\n"
+        "A2\tCertainty T2 low\n"
         "#1\tAnnotatorNotes T1\tsure\n"
+        "N2\tReference T1 HP:0000001\tAll\n"
+        "*\tEquiv T1 T2\n"
+        "M1\tNegation E1\n"
+        "E1\tBirth:T1\n"
         "R1\tcauses Arg1:T1 Arg2:T2\n"
     )
     left_out = Counter[str]()
     (document,) = documents([tmp_path / "n.txt"], "brat", left_out=left_out)
-    assert left_out[DISCONTINUOUS] == left_out[NOT_READ] == 1
+    counted = [DISCONTINUOUS, SECOND, *NOT_READ.values()]
+    assert {what: left_out[what] for what in counted} == dict.fromkeys(counted, 1)
     assert document.mentions == (Mention(10, 23, "HP:0001635", 1.0, "Disease"),)
-    assert document.unlinked == (Mention(0, 23, "", 1.0, "Disease"),)
+    assert document.unlinked == (Mention(0, 23, "", 1.0, "Disease", ("negated",)),)
+    (tmp_path / "m.txt").write_text("gout")
+    list(documents([tmp_path / "m.txt"], "brat", left_out=left_out))
+    assert left_out[NO_ANNOTATIONS] == 1
     for bad in (
         "xyz\n",
+        "Asome junk\n",
         "T1 Disease 0 5 Renal\n",
         "T1\tDisease 10\tx\n",
         "T1\tDisease 10 99\tx\n",

@@ -357,3 +357,31 @@ def test_several_names_in_a_field(tmp_path):
         tables.read(tmp_path, synonyms=["aliases"], **options)
     with pytest.raises(InputError, match="--separator"):
         tables.read(tmp_path, columns=options["columns"], separator="")
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        (["name=Labell"], r"--columns name=Labell: no column 'Labell'; did you mean Label"),
+        (["type=Kynd"], r"--columns type=Kynd: no column 'Kynd'"),
+        (["name=Label", "head=Code"], "--columns head=Code: no table was read for head"),
+    ],
+)
+def test_a_column_that_is_not_read_is_an_error(
+    columns: list[str], message: str, tmp_path: Path
+) -> None:
+    (tmp_path / "e.csv").write_text("Code,Label,Kind\nD1,gout,disease\n")
+    with pytest.raises(InputError, match=message):
+        tables.read(tmp_path / "e.csv", columns=["id=Code", *columns])
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "entities.csv").write_text("id,name,Kind\nD1,gout,disease\n")
+    with pytest.raises(InputError, match="--columns type=Kynd"):
+        tables.read(folder, columns=["type=Kynd"])
+    graph = tables.read(folder, columns=["entities.type=Kind"])
+    assert graph.entities["type"].to_pylist() == ["disease"]
+
+
+def test_a_type_that_says_there_is_none_is_empty(tmp_path: Path) -> None:
+    (tmp_path / "e.csv").write_text("id,name,type\nD1,gout,N/A\nD2,ataxia,sign\n")
+    assert tables.read(tmp_path / "e.csv").entities["type"].to_pylist() == ["", "sign"]

@@ -28,7 +28,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from core.files import InputError, unpacked_name
-from kg.build.draft import SAME, Draft, split_names
+from core.settings import nearest
+from kg.build.draft import NO_NAMES, SAME, Draft, split_names
 from kg.build.layouts import (
     OPTIONAL,
     REQUIRED,
@@ -230,10 +231,11 @@ def _parse_columns(columns: Sequence[str]) -> dict[str, str]:
 
 
 def _field(part: Part, row: Mapping[str, Any], name: str) -> str:
-    """A field with its white space normalised."""
+    """A field with its white space normalised; of a type that says there is none (N/A) nothing."""
     template = part.fields.get(name)
     found = fill_template(template, row) if template else []
-    return " ".join(found[0].split()) if found else ""
+    value = " ".join(found[0].split()) if found else ""
+    return "" if name == "type" and value in NO_NAMES else value
 
 
 class _Reader:
@@ -403,6 +405,28 @@ def _usual_tables(
     ]
 
 
+def _check_columns_used(columns: Mapping[str, str], tables: Sequence[_Table]) -> None:
+    """Raise InputError for a column of --columns that no table was read for."""
+    used = {
+        name
+        for table in tables
+        for parts in table._parts.values()
+        for part in parts
+        for own in part.fields
+        for name in (own, f"{part.part}.{own}")
+    }
+    for ours, theirs in columns.items():
+        if ours not in used and any(table._parts for table in tables):
+            headings = dict.fromkeys(
+                column for table in tables for heading in table._parts for column in heading
+            )
+            raise InputError(
+                f"--columns {ours}={theirs}: no table was read for {ours} with this column. Columns"
+                f" are {', '.join(headings):.300}; tables read: "
+                f"{', '.join(dict.fromkeys(table.part for table in tables))}."
+            )
+
+
 def _part_of_file(path: Path, form: Form, columns: Mapping[str, str]) -> str:
     """The part that a single file has the columns of: triples, unless only those of entities are
     there."""
@@ -410,6 +434,12 @@ def _part_of_file(path: Path, form: Form, columns: Mapping[str, str]) -> str:
         heading = tuple(next((row for _, row in read_rows(path, form, Problems())), {}))
     else:
         heading = read_heading(path, form)
+    for ours, theirs in columns.items():
+        if heading and theirs not in heading and theirs.partition(".")[0] not in heading:
+            raise InputError(
+                f"{path}: --columns {ours}={theirs}: no column {theirs!r};"
+                f" {nearest(theirs, heading)}it has {', '.join(heading):.200}"
+            )
     for part in ("triples", "entities"):
         try:
             _places(str(path), part, heading, columns, is_json(path))
@@ -537,6 +567,7 @@ def read(
             if table.part == "entities":
                 table.synonyms, table.separator = tuple(synonyms), separator
         _Reader(draft, True).read(tables)
+        _check_columns_used(renamed, tables)
     else:
         if headerless or synonyms or any(own is not None for own in chosen.values()):
             raise InputError(
