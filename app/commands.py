@@ -248,11 +248,12 @@ def data(task: str, *, files: Files) -> None:
 
 
 def tasks() -> None:
-    """List the tasks: fine-tuning, linking, and both ends of linking."""
+    """List the tasks: fine-tuning, one's own, linking, and both ends of linking."""
+    from datamodules.tasks.definition import own_names
     from datamodules.tasks.linking import END_TO_END, linking_tasks
-    from datamodules.tasks.prepare import all_tasks
+    from datamodules.tasks.prepare import all_tasks, find_task
 
-    for task in all_tasks().values():
+    for task in (*all_tasks().values(), *map(find_task, own_names())):
         also = f" (also {', '.join(task.aliases)})" if task.aliases else ""
         print(f"{task.name:<24}{task.suite:<14}{task.kind:<10}{task.metric}{also}")
     for name in linking_tasks():

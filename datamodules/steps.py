@@ -276,7 +276,8 @@ class StepData(pl.LightningDataModule):
         if len(self.train_indices) < self.batch_size:
             raise InputError(
                 f"{self.folder}: {len(self.train_indices)} training examples are fewer than one"
-                f" batch of {self.batch_size}. Use more data or a smaller batch_size."
+                f" batch of {self.batch_size}. Use more data or a smaller batch_size (ARGS="
+                f'"--data.init_args.batch_size {max(1, len(self.train_indices) // 4)}").'
             )
         self.is_read = True
 

@@ -267,6 +267,11 @@ def train(cli: FinetuneCLI) -> dict[str, Any]:
     if newest:
         LOG.info(f"resuming from {newest}")
     fit(trainer, cli.model, data, newest)
+    if trainer.current_epoch < (trainer.max_epochs or 0):
+        LOG.info(
+            f"ended after {trainer.current_epoch} of {trainer.max_epochs} epochs: no higher score"
+            f" on {data.selected_on} for {cli.config.patience} epochs (patience in the YAML)"
+        )
     best = WholeCheckpoints().load_checkpoint(best_file)
     cli.model.load_state_dict(best["state_dict"])
     selected = selected_result(cli, best["epoch"])

@@ -188,7 +188,7 @@ def format_precision(precision: float, dev: Sequence[Answer], test: Sequence[Ans
             return f"{title}: no answer on dev"
         best = max(choices, key=lambda choice: choice.bound)
         return (
-            f"{title}: no threshold reaches it on dev. The best is {best.threshold:.4g}:"
+            f"{title}: no threshold reaches it on the dev part. The best is {best.threshold:.4g}:"
             f" {100 * best.dev.precision:.2f} % of {best.dev.kept:,} answers, of which the lower"
             f" bound is {100 * best.bound:.2f} %. Ask for less, or annotate more."
         )

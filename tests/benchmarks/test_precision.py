@@ -62,7 +62,7 @@ def test_the_lowest_threshold_that_reaches_it_is_taken() -> None:
 def test_no_threshold_is_said() -> None:
     answers = answers_of([True, False] * 50)
     assert p.choose_threshold(answers, 0.9) is None
-    assert "no threshold reaches it on dev" in p.format_precision(0.9, answers, answers)
+    assert "no threshold reaches it on the dev part" in p.format_precision(0.9, answers, answers)
     assert "no answer on dev" in p.format_precision(0.9, [], answers)
 
 
