@@ -252,6 +252,84 @@ def parent_of(sweep: Sweep, folder: Path) -> str:
     return own.run_id
 
 
+class _Points:
+    """Runs the points of a sweep, some at a time, each with its share of cores or its GPU."""
+
+    def __init__(
+        self, sweep: Sweep, folder: Path, parent: str, at_once: int, launcher: Sequence[str]
+    ) -> None:
+        self.sweep, self.folder, self.parent = sweep, folder, parent
+        self.at_once, self.launcher = at_once, launcher
+        self.engine = engine_of()
+        self.cores, self.gpus = len(os.sched_getaffinity(0)), _visible_gpus(at_once)
+        self.slots: SimpleQueue[int] = SimpleQueue()
+        for slot in range(at_once):
+            self.slots.put(slot)
+        self.running: set[Running] = set()
+        self.stopped = False
+
+    def environment(self, point: dict[str, Any], slot: int) -> dict[str, str]:
+        """The environment of a point's process."""
+        own = dict(os.environ)
+        own["KEPL_TAGS"] = json.dumps(
+            {"mlflow.parentRunId": self.parent, POINT: json.dumps(point, ensure_ascii=False)}
+        )
+        if self.at_once > 1:
+            threads = 1 if self.engine == "ray" else max(1, self.cores // self.at_once)
+            own.setdefault("OMP_NUM_THREADS", str(threads))
+            chooses = "DEVICES" in self.sweep.settings | point
+            if self.engine != "ray" and self.gpus and not chooses:
+                own["CUDA_VISIBLE_DEVICES"] = self.gpus[slot % len(self.gpus)]
+        return own
+
+    def run(self, number: int) -> int:
+        """The exit code of a point; 0 where it is done already."""
+        point = self.sweep.points[number]
+        name = digest(point)[:12]
+        done, log = self.folder / f"{name}.json", self.folder / f"{name}.log"
+        who = f"[{number + 1}/{len(self.sweep.points)}] {label(point)}"
+        if done.is_file():
+            LOG.info(f"{who}: done already")
+            return 0
+        slot = self.slots.get()
+        words = arguments(self.sweep, point)
+        try:
+            if self.stopped:
+                return 130
+            LOG.info(f"{who}: kepl {shlex.join(words)}")
+            began = time.monotonic()
+            devices = (self.sweep.settings | point).get("DEVICES")
+            process = started(
+                [*self.launcher, *words],
+                ROOT,
+                self.environment(point, slot),
+                log,
+                engine=self.engine,
+                gpus=None if devices is None else int(devices),
+            )
+            self.running.add(process)
+            code = process.wait()
+            self.running.discard(process)
+            seconds = round(time.monotonic() - began, 1)
+        finally:
+            self.slots.put(slot)
+        how = "done" if code == 0 else f"FAILED ({code}), see {log}"
+        LOG.info(f"{who}: {how} after {seconds:.0f} s")
+        if code == 0:
+            write_json(done, {"point": point, "words": words, "seconds": seconds})
+        return code
+
+
+def _visible_gpus(at_once: int) -> list[str]:
+    """The GPUs that points may be given."""
+    gpus = [g for g in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if g]
+    if at_once > 1 and not gpus:
+        import torch
+
+        gpus = [str(i) for i in range(torch.cuda.device_count())]
+    return gpus
+
+
 def run_points(
     sweep: Sweep, folder: Path, parent: str, at_once: int, launcher: Sequence[str]
 ) -> list[int]:
@@ -260,74 +338,16 @@ def run_points(
 
     launcher: the words before those of a command.
     """
-    cores = len(os.sched_getaffinity(0))
-    gpus = [g for g in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if g]
-    if at_once > 1 and not gpus:
-        import torch
-
-        gpus = [str(i) for i in range(torch.cuda.device_count())]
-    slots: SimpleQueue[int] = SimpleQueue()
-    for slot in range(at_once):
-        slots.put(slot)
-    engine = engine_of()
-    running: set[Running] = set()
-    stopped = False
-
-    def one(number: int) -> int:
-        point = sweep.points[number]
-        done, log = folder / f"{digest(point)[:12]}.json", folder / f"{digest(point)[:12]}.log"
-        who = f"[{number + 1}/{len(sweep.points)}] {label(point)}"
-        if done.is_file():
-            LOG.info(f"{who}: done already")
-            return 0
-        slot = slots.get()
-        own = dict(os.environ)
-        own["KEPL_TAGS"] = json.dumps(
-            {"mlflow.parentRunId": parent, POINT: json.dumps(point, ensure_ascii=False)}
-        )
-        if at_once > 1:
-            own.setdefault(
-                "OMP_NUM_THREADS", str(1 if engine == "ray" else max(1, cores // at_once))
-            )
-            if engine != "ray" and gpus and "DEVICES" not in sweep.settings | point:
-                own["CUDA_VISIBLE_DEVICES"] = gpus[slot % len(gpus)]
-        words = arguments(sweep, point)
-        try:
-            if stopped:
-                return 130
-            LOG.info(f"{who}: kepl {shlex.join(words)}")
-            began = time.monotonic()
-            devices = (sweep.settings | point).get("DEVICES")
-            process = started(
-                [*launcher, *words],
-                ROOT,
-                own,
-                log,
-                engine=engine,
-                gpus=None if devices is None else int(devices),
-            )
-            running.add(process)
-            code = process.wait()
-            running.discard(process)
-            seconds = round(time.monotonic() - began, 1)
-        finally:
-            slots.put(slot)
-        LOG.info(
-            f"{who}: {'done' if code == 0 else f'FAILED ({code}), see {log}'} after {seconds:.0f} s"
-        )
-        if code == 0:
-            write_json(done, {"point": point, "words": words, "seconds": seconds})
-        return code
-
+    points = _Points(sweep, folder, parent, at_once, launcher)
     with ThreadPoolExecutor(at_once) as pool:
-        waiting = [pool.submit(one, number) for number in range(len(sweep.points))]
+        waiting = [pool.submit(points.run, number) for number in range(len(sweep.points))]
         try:
             return [w.result() for w in waiting]
         finally:
-            stopped = True  # of an interrupt: nothing new begins, what runs ends
+            points.stopped = True  # of an interrupt: nothing new begins, what runs ends
             for w in waiting:
                 w.cancel()
-            for process in list(running):
+            for process in list(points.running):
                 process.terminate()
 
 

@@ -48,7 +48,7 @@ from benchmarks.results import (
 )
 from core.files import InputError, written
 from datamodules.tasks.gold import definition_of
-from datamodules.tasks.linking import linking_task
+from datamodules.tasks.linking import Task, linking_task
 from inference.linkers import (
     Exact,
     Linker,
@@ -121,6 +121,74 @@ def group_scores(
     return found
 
 
+class Scoring(NamedTuple):
+    """What all linkers of one evaluation are scored on: the folds, and the protocol's record."""
+
+    definition: Task
+    split: str
+    folds: list[Prepared]
+    composite: str
+    record: dict[str, Any]
+
+    def score(
+        self,
+        make: Callable[[Names], Linker],
+        model: Model,
+        options: Mapping[str, Any],
+        settings: Any,
+        seed: int = 0,
+    ) -> Result:
+        """The result of a linker for each fold's names, saved with its predictions."""
+        made = measure(make, self.folds, self.composite)
+        result = Result(
+            kind="linking",
+            task=self.definition.name,
+            split=self.split,
+            metric=METRIC,
+            protocol=self.record,
+            model=model,
+            options=options,
+            seed=seed,
+            scores=group_scores(made, self.folds, self.definition.translated),
+            tallies=s.tallies(np.concatenate(made.ranks)),
+            data={
+                "mentions": self.record["mentions_digest"],
+                "dictionary": self.record["dictionary"],
+            },
+            details={"linker": settings, "seconds": round(made.seconds, 2)},
+        )
+        return _save_with_predictions(result, made, self.folds)
+
+    def score_baselines(self) -> list[Result]:
+        """The results of the task's trivial baselines."""
+        fold_of = {id(fold.names): fold for fold in self.folds}
+        baselines = dict(BASELINES)
+        if self.definition.translated:
+            baselines[TRANSLATED] = lambda names: make_translated(fold_of[id(names)])
+        return [
+            self.score(make, Model(baseline, "", baseline), {}, baseline)
+            for baseline, make in baselines.items()
+        ]
+
+
+def begin_scoring(asked: Evaluation, definition: Task, models: int) -> Scoring:
+    """The folds that are scored. Raises InputError for another number of models than of folds, and
+    when no mention can be scored."""
+    protocol = resolved(asked.protocol, definition)
+    numbers = sorted(set(asked.part.folds))
+    split, loaded = folds_of(definition, asked.files, asked.part, asked.own)
+    folds = [ready(fold, split, protocol) for fold in loaded]
+    if models not in (0, 1, len(folds)):
+        raise InputError(f"{definition.name}: {models} models for {len(folds)} folds")
+    if not sum(len(fold.mentions) for fold in folds):
+        raise InputError(
+            f"{definition.name}: no mention of {split} is in the dictionary, so nothing can be"
+            " scored (NIL=wrong)"
+        )
+    record = protocol_record(definition, split, folds, protocol, numbers)
+    return Scoring(definition, split, folds, protocol.composite, record)
+
+
 def score_linker(asked: Evaluation, tuned: Tuned | None = None) -> list[Result]:
     """Results of both baselines and, last, of the linker; saved. The linker's is logged to MLflow.
 
@@ -128,94 +196,36 @@ def score_linker(asked: Evaluation, tuned: Tuned | None = None) -> list[Result]:
     Raises InputError for a task, model or split that does not exist, and when no mention can be
     scored.
     """
-    graph = asked.part.graph
-    own_name = asked.own.name(graph) if asked.own.gold else asked.task
-    name, model, options = own_name, asked.model or "tfidf", asked.linker
-    definition = definition_of(asked.own, graph) if asked.own.gold else linking_task(name)
+    graph, model = asked.part.graph, asked.model or "tfidf"
+    definition = definition_of(asked.own, graph) if asked.own.gold else linking_task(asked.task)
     if definition.sets:
         return score_sets(asked, definition, tuned)
-    protocol = resolved(asked.protocol, definition)
     known = dict[str, Any](BASELINES) | ({TRANSLATED: None} if definition.translated else {})
     chosen = choose_linkers(asked, tuned, known)
-    linkers = chosen.linkers
-    numbers = sorted(set(asked.part.folds))
-    split, loaded = folds_of(definition, asked.files, asked.part, asked.own)
-    ready_folds = [ready(fold, split, protocol) for fold in loaded]
-    if len(linkers) not in (0, 1, len(ready_folds)):
-        raise InputError(f"{name}: {len(linkers)} models for {len(ready_folds)} folds")
-    if not sum(len(fold.mentions) for fold in ready_folds):
-        raise InputError(
-            f"{name}: no mention of {split} is in the dictionary, so nothing can be scored"
-            " (NIL=wrong)"
-        )
-    record = protocol_record(definition, split, ready_folds, protocol, numbers)
-
-    def result(
-        model: Model, options: Mapping[str, Any], made: Measured, settings: Any, seed: int = 0
-    ) -> Result:
-        return Result(
-            kind="linking",
-            task=definition.name,
-            split=split,
-            metric=METRIC,
-            protocol=record,
-            model=model,
-            options=options,
-            seed=seed,
-            scores=group_scores(made, ready_folds, definition.translated),
-            tallies=s.tallies(np.concatenate(made.ranks)),
-            data={"mentions": record["mentions_digest"], "dictionary": record["dictionary"]},
-            details={"linker": settings, "seconds": round(made.seconds, 2)},
-        )
-
-    results = []
-    fold_of = {id(fold.names): fold for fold in ready_folds}
-    baselines = dict(BASELINES)
-    if definition.translated:
-        baselines[TRANSLATED] = lambda names: make_translated(fold_of[id(names)])
-    for baseline, make in baselines.items():
-        made = measure(make, ready_folds, protocol.composite)
-        results.append(
-            _save_with_predictions(
-                result(Model(baseline, "", baseline), {}, made, baseline), made, ready_folds
-            )
-        )
-    if not linkers:
-        results.sort(key=lambda r: r.model.name == model)
-    else:
-        if options.index and len({fold.names.digest for fold in ready_folds}) > 1:
+    scoring = begin_scoring(asked, definition, len(chosen.linkers))
+    results = scoring.score_baselines()
+    if chosen.linkers:
+        index = asked.linker.index
+        if index and len({fold.names.digest for fold in scoring.folds}) > 1:
             raise InputError(
-                f"INDEX={options.index}: the folds have different dictionaries; an index keeps one"
+                f"INDEX={index}: the folds have different dictionaries; an index keeps one"
             )
-        each = {
-            id(fold.names): one
-            for fold, one in zip(ready_folds, itertools.cycle(linkers), strict=False)
-        }
-
-        def make_linker(names: Names) -> Linker:
-            return back_off(each[id(names)], asked)(names)
-
-        made = measure(make_linker, ready_folds, protocol.composite)
+        pairs = zip(scoring.folds, itertools.cycle(chosen.linkers), strict=False)
+        each = {id(fold.names): one for fold, one in pairs}
         results.append(
-            _save_with_predictions(
-                result(
-                    chosen.model,
-                    chosen.show_options(asked),
-                    made,
-                    chosen.settings(),
-                    tuned.seed if tuned else 0,
-                ),
-                made,
-                ready_folds,
+            scoring.score(
+                lambda names: back_off(each[id(names)], asked)(names),
+                chosen.model,
+                chosen.show_options(asked),
+                chosen.settings(),
+                tuned.seed if tuned else 0,
             )
         )
+    else:
+        results.sort(key=lambda r: r.model.name == model)
     ours = results[-1]
-    return [
-        *results[:-1],
-        save_result(
-            replace(ours, mlflow_run=log_result(ours, definition.name, ours.folder)), ours.folder
-        ),
-    ]
+    run = log_result(ours, definition.name, ours.folder)
+    return [*results[:-1], save_result(replace(ours, mlflow_run=run), ours.folder)]
 
 
 def _save_with_predictions(result: Result, made: Measured, folds: Sequence[Prepared]) -> Result:

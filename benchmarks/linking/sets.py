@@ -186,40 +186,13 @@ def score_sets(
     scored = [fold.scored for fold in folds]
     record = prepare.protocol_record(definition, split, scored, protocol, numbers) | SETTING
     gold = [[gold_of(m, fold.names) for m in fold.mentions] for fold in scored]
-
-    def save(
-        one: Model, options: Mapping[str, Any], made: Sequence[Answers], settings: Any, seed: int
-    ) -> Result:
-        pairs = zip(made, gold, strict=True)
-        counts = np.concatenate([count_pairs(answers.said, own) for answers, own in pairs])
-        result = Result(
-            kind="linking",
-            task=definition.name,
-            split=split,
-            metric=METRIC,
-            protocol=record,
-            model=one,
-            options=options,
-            seed=seed,
-            scores=group_scores(counts, [own for part in gold for own in part]),
-            tallies={METRIC: counts},
-            data={"mentions": record["mentions_digest"], "dictionary": record["dictionary"]},
-            details={
-                "linker": settings,
-                "seconds": round(sum(answers.seconds for answers in made), 2),
-                "thresholds": [answers.threshold for answers in made],
-                "gold not in the dictionary": count_unknown(scored),
-            },
-        )
-        write_answers(result, scored, gold, made)
-        return save_result(result, result_folder(result))
-
+    scoring = Scoring(definition, split, scored, record, gold)
     results = []
     answered: dict[str, Answers] = {}  # of the first fold
     for name, make in baselines.items():
         made = [make(fold) for fold in folds]
         answered[name] = made[0]
-        results.append(save(Model(name, "", name), {}, made, name, 0))
+        results.append(scoring.save(Model(name, "", name), {}, made, name, 0))
     if not chosen.linkers:
         results.sort(key=lambda r: r.model.name == model)
     else:
@@ -230,11 +203,57 @@ def score_sets(
         answered[chosen.model.name] = made[0]
         shown = chosen.show_options(asked)
         seed = tuned.seed if tuned else 0
-        results.append(save(chosen.model, shown, made, chosen.settings(), seed))
+        results.append(scoring.save(chosen.model, shown, made, chosen.settings(), seed))
     ours = results[-1]
     answer_unlabelled(asked, definition, ours, folds[0].scored.names, answered[ours.model.name])
     run = log_result(ours, definition.name, ours.folder)
     return [*results[:-1], save_result(replace(ours, mlflow_run=run), ours.folder)]
+
+
+class Scoring(NamedTuple):
+    """What all linkers of one evaluation of sets are scored on; gold: of each fold's mentions."""
+
+    definition: Task
+    split: str
+    folds: list[prepare.Prepared]
+    record: dict[str, Any]
+    gold: list[list[frozenset[str]]]
+
+    def save(
+        self,
+        model: Model,
+        options: Mapping[str, Any],
+        made: Sequence[Answers],
+        settings: Any,
+        seed: int,
+    ) -> Result:
+        """The result of a linker's answers for each fold, saved with them."""
+        pairs = zip(made, self.gold, strict=True)
+        counts = np.concatenate([count_pairs(answers.said, own) for answers, own in pairs])
+        result = Result(
+            kind="linking",
+            task=self.definition.name,
+            split=self.split,
+            metric=METRIC,
+            protocol=self.record,
+            model=model,
+            options=options,
+            seed=seed,
+            scores=group_scores(counts, [own for part in self.gold for own in part]),
+            tallies={METRIC: counts},
+            data={
+                "mentions": self.record["mentions_digest"],
+                "dictionary": self.record["dictionary"],
+            },
+            details={
+                "linker": settings,
+                "seconds": round(sum(answers.seconds for answers in made), 2),
+                "thresholds": [answers.threshold for answers in made],
+                "gold not in the dictionary": count_unknown(self.folds),
+            },
+        )
+        write_answers(result, self.folds, self.gold, made)
+        return save_result(result, result_folder(result))
 
 
 def group_scores(counts: np.ndarray, gold: Sequence[frozenset[str]]) -> dict[str, dict[str, float]]:

@@ -10,8 +10,10 @@ first as it is and then with dictionary back-off (an exact match comes before wh
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from benchmarks.linking import folds as prepare
 from benchmarks.linking.evaluate import score_linker
@@ -23,12 +25,12 @@ from core.files import InputError, digest, read_json
 from core.settings import given_options
 from core.tracking import folder_name, runs_folder
 from datamodules.tasks.gold import definition_of, gold_linking
-from datamodules.tasks.linking import linking_task
+from datamodules.tasks.linking import Task, linking_task
 from experiments.linkers import chosen_options, recipe_of, task_settings, train_export
-from experiments.names import encoder
+from experiments.names import Encoder, encoder
 from experiments.pretrain import trained_encoder
 from inference.load import linkable_of
-from inference.options import check_uses
+from inference.options import LinkerOptions, check_uses
 
 LOG = logging.getLogger(__name__)
 
@@ -49,45 +51,10 @@ def finetuned_scores(asked: LinkerTuning) -> list[list[Result]]:
     if chosen.paper:  # before the training; a folder of bare weights links nothing yet
         uses = linkable_of(chosen, linker).uses
         check_uses(given_options(linker), uses, f"the linker {asked.model}")
-    path, recipe = recipe_of(chosen)
-    own, shown = chosen_options(recipe, asked.options)
-    settings = task_settings(recipe, name, asked.profile, asked.epochs) | own
-    making = {
-        k.removeprefix("build."): settings.pop(k) for k in list(settings) if k.startswith("build.")
-    }
-    making |= {
-        k: getattr(prepare.resolved(asked.protocol, definition), k)
-        for k in recipe["finetune"].get("protocol", ())
-    }
-    if "pooling" in recipe["model"]["init_args"]:
-        kept = Path(chosen.folder) / "sapbert.json"
-        linker = replace(
-            linker,
-            pooling=linker.pooling or (read_json(kept)["pooling"] if kept.is_file() else "cls"),
-        )
-        settings["model.init_args.pooling"] = linker.pooling
-    build, takes = imported(recipe["finetune"]["build"], "datamodules"), recipe["finetune"]["data"]
-    _, loaded = prepare.folds_of(definition, asked.files, part, texts)
-    exports = []
-    for number, fold in zip(sorted(set(part.folds)) or range(len(loaded)), loaded, strict=True):
-        place = folder_name(name) + "-" + digest([str(fold.folder), chosen.identity])[:12]
-        work = runs_folder() / "data" / "linking-finetune" / place
-        made = build(str(fold.folder), chosen.folder, str(work / takes), seed=seed, **making)
-        counts = read_manifest(made)["counts"]
-        LOG.info(f"{name}, fold {number}: " + ", ".join(f"{v:,} {k}" for k, v in counts.items()))
-        given = {f"data.init_args.{takes}": made, "data.init_args.tokenizer": chosen.folder}
-        given |= {"model.init_args.encoder": chosen.folder, **settings}
-        export = train_export(
-            f"fold {number}",
-            path,
-            given,
-            work / "result.json",
-            seed=seed,
-            fresh=asked.fresh,
-            args=asked.args,
-            machine=asked.machine,
-        )
-        exports.append(export)
+    own, shown = chosen_options(recipe_of(chosen)[1], asked.options)
+    settings = task_settings(recipe_of(chosen)[1], name, asked.profile, asked.epochs) | own
+    settings, linker = training_settings(asked, chosen, settings, definition, linker)
+    exports = train_folds(asked, chosen, name, definition, settings)
     tuned = [encoder(asked.model, folder) for folder in exports]
     linkers = [linkable_of(one, linker) for one in tuned]
     start = model_of(asked.model, chosen)
@@ -103,3 +70,64 @@ def finetuned_scores(asked: LinkerTuning) -> list[list[Result]]:
         own=texts,
     )
     return [score_linker(replace(evaluation, backoff=backoff), system) for backoff in (False, True)]
+
+
+def training_settings(
+    asked: LinkerTuning,
+    chosen: Encoder,
+    settings: Mapping[str, Any],
+    definition: Task,
+    linker: LinkerOptions,
+) -> tuple[dict[str, Any], LinkerOptions]:
+    """(`settings`, with what the protocol says of the data as build.NAME, and the pooling;
+    the linker's options with the pooling that is trained)."""
+    _, recipe = recipe_of(chosen)
+    settings = dict(settings)
+    protocol = prepare.resolved(asked.protocol, definition)
+    for key in recipe["finetune"].get("protocol", ()):
+        settings[f"build.{key}"] = getattr(protocol, key)
+    if "pooling" in recipe["model"]["init_args"]:
+        kept = Path(chosen.folder) / "sapbert.json"
+        usual: Any = read_json(kept)["pooling"] if kept.is_file() else "cls"
+        linker = replace(linker, pooling=linker.pooling or usual)
+        settings["model.init_args.pooling"] = linker.pooling
+    return settings, linker
+
+
+def train_folds(
+    asked: LinkerTuning,
+    chosen: Encoder,
+    name: str,
+    definition: Task,
+    settings: Mapping[str, Any],
+) -> list[str]:
+    """Make the data of every fold and train on it. Returns the folders of the exports."""
+    path, recipe = recipe_of(chosen)
+    making, training = dict[str, Any](), dict[str, Any]()
+    for key, value in settings.items():
+        (making if key.startswith("build.") else training)[key.removeprefix("build.")] = value
+    build, takes = imported(recipe["finetune"]["build"], "datamodules"), recipe["finetune"]["data"]
+    texts = asked.texts.as_gold()
+    _, loaded = prepare.folds_of(definition, asked.files, asked.part, texts)
+    numbers = sorted(set(asked.part.folds)) or range(len(loaded))
+    exports = []
+    for number, fold in zip(numbers, loaded, strict=True):
+        place = folder_name(name) + "-" + digest([str(fold.folder), chosen.identity])[:12]
+        work = runs_folder() / "data" / "linking-finetune" / place
+        made = build(str(fold.folder), chosen.folder, str(work / takes), seed=asked.seed, **making)
+        counts = read_manifest(made)["counts"]
+        LOG.info(f"{name}, fold {number}: " + ", ".join(f"{v:,} {k}" for k, v in counts.items()))
+        given = {f"data.init_args.{takes}": made, "data.init_args.tokenizer": chosen.folder}
+        given |= {"model.init_args.encoder": chosen.folder, **training}
+        export = train_export(
+            f"fold {number}",
+            path,
+            given,
+            work / "result.json",
+            seed=asked.seed,
+            fresh=asked.fresh,
+            args=asked.args,
+            machine=asked.machine,
+        )
+        exports.append(export)
+    return exports
