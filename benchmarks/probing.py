@@ -296,22 +296,24 @@ def masked_lm(
     )
 
 
-def score_probing(probe: Probing) -> Result:
-    """Probe a model with the queries of a graph; the result is saved and logged. Raises InputError
-    for what cannot be done."""
+def count_beams(probe: Probing) -> int:
+    """The beams of a probing's method. Raises InputError for numbers below 1, and beams where the
+    method has one."""
     if probe.method == "confidence" and probe.beam is not None:
         raise InputError(f"BEAM={probe.beam}: METHOD=confidence has one beam; leave it out")
-    if (
-        probe.masks < 1
-        or (probe.beam is not None and probe.beam < 1)
-        or probe.size < 1
-        or (probe.limit is not None and probe.limit < 1)
-    ):
+    numbers = (probe.masks, probe.beam, probe.size, probe.limit)
+    if any(number is not None and number < 1 for number in numbers):
         raise InputError(
             f"MASKS={probe.masks}, BEAM={probe.beam}, SIZE={probe.size}, LIMIT={probe.limit}:"
             " expected numbers of at least 1"
         )
-    beams = (5 if probe.beam is None else probe.beam) if probe.method == "beam" else 1
+    return (5 if probe.beam is None else probe.beam) if probe.method == "beam" else 1
+
+
+def score_probing(probe: Probing) -> Result:
+    """Probe a model with the queries of a graph; the result is saved and logged. Raises InputError
+    for what cannot be done."""
+    beams = count_beams(probe)
     device = checked_device(probe.device)
     folder = folder_of(probe.graph, probe.templates, probe.files)
     every = asked.load_queries(folder)

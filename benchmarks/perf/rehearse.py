@@ -289,36 +289,12 @@ def run_rehearsal(
             home,
         )
         said = read_json(home / "inputs.json")["said"]
-        if not (above / "mlflow.db").is_file():  # making its tables is no part of any stage
-            program = "import mlflow, sys; mlflow.MlflowClient(sys.argv[1]).search_experiments()"
-            words = python_command("-c", program, environment["MLFLOW_TRACKING_URI"])
-            subprocess.run(words, cwd=ROOT, env=child_environment(), check=True)
+        if not (above / "mlflow.db").is_file():
+            make_store(environment["MLFLOW_TRACKING_URI"])
         processes = (where.devices or max(1, gpus())) * (where.nodes or 1)
         with written(file) as handle:
             yaml.safe_dump(overlay(rehearsal, steps, processes, gpus() > 0, meter), handle)
-        costs, wholes = [], []
-        starts: dict[str, float] = {}
-        for number, stage in enumerate(stages, 1):
-            if not stage.result and stage.run not in starts:
-                starts[stage.run] = start_of(stage.run, environment)
-            LOG.info(f"[{number}/{len(stages)}] {stage.title}")
-            before, begun = size(home), time.monotonic()
-            try:
-                with Memory() as memory:
-                    run_stages([stage._replace(environment=environment)], home / "work")
-            except SystemExit:
-                LOG.error(
-                    "This was a rehearsal: the same command begins again from the first stage."
-                )
-                raise
-            seconds = time.monotonic() - begun
-            found = read_json(meter) if stage.result else None
-            start = starts.get(stage.run, 0.0)
-            costs.append(Cost(stage.title, seconds, start, memory.peak, size(home) - before, found))
-            if found:
-                wholes.append(
-                    whole_run(found, config_of(stage, file), share, times_larger(rehearsal, found))
-                )
+        costs, wholes = measure_stages(stages, environment, home, meter, file, share, rehearsal)
         results = {
             s.result: read_json(home / "work" / f"result-{s.result}.json")
             for s in stages
@@ -328,6 +304,49 @@ def run_rehearsal(
     if not variants:
         table(rows, results)  # raises for a metric of the report that no run has
     return format_costs(paper, profile, share, said, costs, wholes)
+
+
+def make_store(uri: str) -> None:
+    """Make the tables of an MLflow store, which is no part of any stage."""
+    program = "import mlflow, sys; mlflow.MlflowClient(sys.argv[1]).search_experiments()"
+    words = python_command("-c", program, uri)
+    subprocess.run(words, cwd=ROOT, env=child_environment(), check=True)
+
+
+def measure_stages(
+    stages: Sequence[Stage],
+    environment: dict[str, str],
+    home: Path,
+    meter: Path,
+    file: Path,
+    share: float,
+    rehearsal: Mapping[str, Any],
+) -> tuple[list[Cost], list[Any]]:
+    """Run the stages. Returns what each took, and for each training what the whole one would take.
+
+    meter: where a training writes its speed; file: the rehearsal's own settings.
+    """
+    costs, wholes = [], []
+    starts: dict[str, float] = {}
+    for number, stage in enumerate(stages, 1):
+        if not stage.result and stage.run not in starts:
+            starts[stage.run] = start_of(stage.run, environment)
+        LOG.info(f"[{number}/{len(stages)}] {stage.title}")
+        before, begun = size(home), time.monotonic()
+        try:
+            with Memory() as memory:
+                run_stages([stage._replace(environment=environment)], home / "work")
+        except SystemExit:
+            LOG.error("This was a rehearsal: the same command begins again from the first stage.")
+            raise
+        seconds = time.monotonic() - begun
+        found = read_json(meter) if stage.result else None
+        start = starts.get(stage.run, 0.0)
+        costs.append(Cost(stage.title, seconds, start, memory.peak, size(home) - before, found))
+        if found:
+            larger = times_larger(rehearsal, found)
+            wholes.append(whole_run(found, config_of(stage, file), share, larger))
+    return costs, wholes
 
 
 def times_larger(rehearsal: Mapping[str, Any], meter: Mapping[str, Any]) -> float:

@@ -100,14 +100,7 @@ def save_own_task(name: str, data: Path, reserved: Sequence[str], fresh: bool = 
     Raises InputError for such a name, for a task of the name from other files, for files without an
     annotation, and as :func:`datamodules.tasks.save_task`.
     """
-    if re.fullmatch(r"[A-Za-z][\w.-]*", name) is None:
-        raise InputError(f"--name {name}: expected letters, digits, _, - and .")
-    taken = {one.casefold(): one for one in reserved}
-    if name.casefold() in taken:
-        raise InputError(
-            f"--name {name}: {taken[name.casefold()]} is a published task's name; scores of other"
-            " data under it would pass for its own. Give another name."
-        )
+    check_new_name(name, reserved)
     if not data.exists():
         raise InputError(f"--data {data}: no such file or folder")
     files = split_files(data)
@@ -159,15 +152,35 @@ def save_own_task(name: str, data: Path, reserved: Sequence[str], fresh: bool = 
         notes=notes,
         **made_of,
     )
+    report_task(manifest)
+    return out
+
+
+def check_new_name(name: str, reserved: Sequence[str]) -> None:
+    """Raise InputError for a name that is none, or another task's."""
+    if re.fullmatch(r"[A-Za-z][\w.-]*", name) is None:
+        raise InputError(f"--name {name}: expected letters, digits, _, - and .")
+    taken = {one.casefold(): one for one in reserved}
+    if name.casefold() in taken:
+        raise InputError(
+            f"--name {name}: {taken[name.casefold()]} is a published task's name; scores of other"
+            " data under it would pass for its own. Give another name."
+        )
+
+
+def report_task(manifest: dict[str, Any]) -> None:
+    """Say what a task holds, what was left out, and what of it no encoder can get right."""
+    name, negative = manifest["name"], manifest["negative"]
     sizes = ", ".join(f"{split} {own['examples']:,}" for split, own in manifest["splits"].items())
+    labels = ", ".join(manifest["labels"])
     LOG.info(
-        f"{name}: {kind}, {language}; {sizes} examples; labels {', '.join(manifest['labels'])}"
+        f"{name}: {manifest['kind']}, {manifest['language']}; {sizes} examples; labels {labels}"
     )
     if negative is not None:
         LOG.info(f"{name}: {negative} is the class that micro F1 leaves out")
-    for line in [*notes, *(f"{count:,} in {what}" for what, count in manifest["warnings"].items())]:
+    warnings = [f"{count:,} in {what}" for what, count in manifest["warnings"].items()]
+    for line in [*manifest["notes"], *warnings]:
         LOG.info(f"{name}: {line}")
-    return out
 
 
 def check_replaced(name: str, inputs: Sequence[str], fresh: bool) -> None:
