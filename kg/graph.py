@@ -19,7 +19,7 @@ Arrow tables hold all of it: the full UMLS Metathesaurus fits in a few GB.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -156,6 +156,15 @@ class KnowledgeGraph:
                     " entities or drop the row"
                 )
 
+    @classmethod
+    def from_rows(
+        cls, parts: Mapping[str, Iterable[Sequence[str]]], manifest: dict[str, Any]
+    ) -> KnowledgeGraph:
+        """The graph of rows by part, each row in the order of the part's columns; a part that is
+        left out has none."""
+        tables = {part: rows_table(part, parts.get(part, ())) for part in SCHEMAS}
+        return cls(**tables, manifest=manifest)
+
     @cached_property
     def ids(self) -> pa.Array:
         """Entity ids by index."""
@@ -262,6 +271,13 @@ def numbers(column: pa.ChunkedArray | pa.Array) -> np.ndarray:
 def table(part: str, rows: dict[str, Any]) -> pa.Table:
     """A table of the graph's schema for `part` from columns of strings."""
     return pa.table({k: pa.array(v, pa.string()) for k, v in rows.items()}, schema=SCHEMAS[part])
+
+
+def rows_table(part: str, rows: Iterable[Sequence[str]]) -> pa.Table:
+    """A table of the graph's schema for `part` from rows, in the order of its columns."""
+    rows = list(rows)
+    columns = enumerate(SCHEMAS[part].names)
+    return table(part, {name: [row[place] for row in rows] for place, name in columns})
 
 
 def fingerprint(folder: str | Path) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 from core.settings import nearest
 from kg.build.rows import Problems
 from kg.build.sources.umls import LANGUAGES as ISO_LANGUAGES
-from kg.graph import KINDS, SCHEMAS, KnowledgeGraph, table
+from kg.graph import KINDS, KnowledgeGraph
 
 #: codes of languages by their other codes and words
 LANGUAGES = ISO_LANGUAGES | {
@@ -162,14 +162,10 @@ class Draft:
     def graph(self, manifest: dict[str, Any]) -> KnowledgeGraph:
         """The graph of the rows. Raises InputError where something was wrong."""
         self.problems.check()
-        rows = self.rows | {"entities": {(key, *rest): None for key, rest in self.entities.items()}}
-        tables = {}
-        for part, schema in SCHEMAS.items():
-            columns = enumerate(schema.names)
-            content = {name: [row[at] for row in rows.get(part, {})] for at, name in columns}
-            tables[part] = table(part, content)
+        entities = [(entity, *rest) for entity, rest in self.entities.items()]
         others = {entity: list(ids) for entity, ids in self.alternatives.items()}
-        more = {"alternatives": others} if others else {}
-        return KnowledgeGraph(
-            **tables, manifest=manifest | more | {"left_out": dict(+self.left_out)}
+        alternatives = {"alternatives": others} if others else {}
+        left_out = {"left_out": dict(+self.left_out)}
+        return KnowledgeGraph.from_rows(
+            self.rows | {"entities": entities}, manifest | alternatives | left_out
         )

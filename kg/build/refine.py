@@ -56,6 +56,7 @@ from typing import Any
 from core.files import InputError
 from core.outputs import check_no_input
 from core.settings import split_commas
+from kg.build.votes import most
 from kg.graph import GRAPH, KnowledgeGraph, fingerprint, table
 from kg.linking.normal import comparable
 
@@ -115,12 +116,6 @@ def no_entity(name: str, kind: str, head: bool, longest: int = 15, foreign: bool
     if _BEGINS.match(name) or _ENDS.search(name) or _WITHIN.search(name):
         return "wording"
     return "length" if len(_RUN.sub("x", name)) > longest else ""
-
-
-def most(votes: Counter[str]) -> str:
-    """The one with the most votes; "" when there is none or two draw."""
-    first = votes.most_common(2)
-    return first[0][0] if first and (len(first) == 1 or first[0][1] > first[1][1]) else ""
 
 
 def signatures(

@@ -13,6 +13,8 @@ manifest.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,7 +22,7 @@ from core.files import InputError
 from kg.build.draft import parse_language
 from kg.documents.xml import Events
 from kg.documents.xml import read as read_events
-from kg.graph import KnowledgeGraph, table
+from kg.graph import KnowledgeGraph
 
 NAMES = {"preferred": "preferred", "preferredlong": "exact", "inclusion": "narrow"}
 DEFINITIONS = ("definition", "note")
@@ -94,6 +96,35 @@ def files(path: str | Path) -> list[Path]:
     return [Path(path)]
 
 
+@dataclass
+class _Named:
+    """The classes with a preferred rubric: their titles and kinds, names and definitions by
+    code."""
+
+    left_out: Counter[str]
+    entities: dict[str, tuple[str, str]] = field(default_factory=dict)
+    names: dict[tuple[str, str], str] = field(default_factory=dict)
+    definitions: dict[str, str] = field(default_factory=dict)
+
+    def add(self, one: Class) -> None:
+        """Add a class; one without a preferred rubric is counted. Raises InputError for a code that
+        occurs twice."""
+        title = next((text for kind, text in one.rubrics if kind == "preferred"), "")
+        if not title:
+            self.left_out[UNNAMED] += 1
+            return
+        if one.code in self.entities:
+            raise InputError(f"{one.where}: the code {one.code} occurs a second time")
+        self.entities[one.code] = (title, one.kind)
+        for kind, text in one.rubrics:
+            if kind in NAMES:
+                self.names.setdefault((one.code, text), NAMES[kind])
+            elif kind in DEFINITIONS:
+                self.definitions.setdefault(one.code, text)
+            else:
+                self.left_out[OTHER] += 1
+
+
 def read(path: str | Path, language: str = "en", source: str = "") -> KnowledgeGraph:
     """The classification at `path`. Raises InputError for broken XML, a code that occurs twice and
     a SuperClass that the file lacks.
@@ -108,66 +139,34 @@ def read(path: str | Path, language: str = "en", source: str = "") -> KnowledgeG
     spoken = parse_language(language)
     if spoken is None:
         raise InputError(f"--language {language}: expected a code of a language, such as en")
-    counts = Counter({MODIFIERS: events.modifiers})
-    entities: dict[str, tuple[str, str]] = {}
-    names: dict[tuple[str, str], str] = {}
-    definitions: dict[str, str] = {}
+    found = _Named(Counter({MODIFIERS: events.modifiers}))
     for one in classes:
-        title = next((text for kind, text in one.rubrics if kind == "preferred"), "")
-        if not title:
-            counts[UNNAMED] += 1
-            continue
-        if one.code in entities:
-            raise InputError(f"{one.where}: the code {one.code} occurs a second time")
-        entities[one.code] = (title, one.kind)
-        for kind, text in one.rubrics:
-            if kind in NAMES:
-                names.setdefault((one.code, text), NAMES[kind])
-            elif kind in DEFINITIONS:
-                definitions.setdefault(one.code, text)
-            else:
-                counts[OTHER] += 1
-    triples = []
+        found.add(one)
+    return KnowledgeGraph.from_rows(
+        {
+            "entities": [(code, title, kind) for code, (title, kind) in found.entities.items()],
+            "names": [
+                (code, name, kind, spoken, origin) for (code, name), kind in found.names.items()
+            ],
+            "definitions": found.definitions.items(),
+            "triples": list(_triples(classes, found.entities)),
+        },
+        manifest={
+            "source": origin,
+            "version": events.version or "not stated",
+            "licence": "not stated; see the file",
+            "left_out": dict(found.left_out),
+        },
+    )
+
+
+def _triples(classes: Iterable[Class], entities: Collection[str]) -> Iterator[tuple[str, str, str]]:
+    """The triples of the classes that are entities. Raises InputError for a SuperClass that is
+    none."""
     for one in classes:
         for above in one.above if one.code in entities else ():
             if above not in entities:
                 raise InputError(
                     f"{one.where}: class {one.code} is below {above}, which the file lacks"
                 )
-            triples.append((one.code, "is_a", above))
-    own = [(code, name, kind) for (code, name), kind in names.items()]
-    return KnowledgeGraph(
-        table(
-            "entities",
-            {
-                "id": list(entities),
-                "name": [title for title, _ in entities.values()],
-                "type": [kind for _, kind in entities.values()],
-            },
-        ),
-        table(
-            "names",
-            {
-                "id": [code for code, *_ in own],
-                "name": [name for _, name, _ in own],
-                "kind": [kind for *_, kind in own],
-                "language": [spoken] * len(own),
-                "source": [origin] * len(own),
-            },
-        ),
-        table("definitions", {"id": list(definitions), "text": list(definitions.values())}),
-        table(
-            "triples",
-            {
-                "head": [head for head, *_ in triples],
-                "relation": [relation for _, relation, _ in triples],
-                "tail": [tail for *_, tail in triples],
-            },
-        ),
-        {
-            "source": origin,
-            "version": events.version or "not stated",
-            "licence": "not stated; see the file",
-            "left_out": dict(counts),
-        },
-    )
+            yield one.code, "is_a", above

@@ -39,11 +39,14 @@ from pathlib import Path
 from typing import Any
 
 from core.files import InputError, opened
-from kg.graph import KnowledgeGraph, table
+from kg.build.votes import most
+from kg.graph import KnowledgeGraph
 
 PACKAGE, PLACE = "PyCMeKG", "pyCMeKG/model/cmekg.pkl"
+SOURCE = "CMeKG"  #: of its names
 
 Heads = dict[str, dict[str, list[str]]]
+Triple = tuple[str, str, str]
 
 #: type -> predicates that are used of entities of this type
 SUBJECTS = {
@@ -328,7 +331,7 @@ def _even(text: str) -> str:
     return " ".join(text.split())
 
 
-def _triples(heads: Heads) -> Iterator[tuple[str, str, str]]:
+def _triples(heads: Heads) -> Iterator[Triple]:
     for head, predicates in heads.items():
         one = _even(head)
         for predicate, tails in predicates.items():
@@ -337,16 +340,10 @@ def _triples(heads: Heads) -> Iterator[tuple[str, str, str]]:
                 yield one, relation, _even(tail)
 
 
-def _most(votes: Counter[str]) -> str:
-    """The type with the most votes; "" when there is none or two draw."""
-    first = votes.most_common(2)
-    return first[0][0] if first and (len(first) == 1 or first[0][1] > first[1][1]) else ""
-
-
 def subject_type(predicates: Iterable[str]) -> str:
     """The type of a head by its predicates, one vote each."""
     kinds = ("disease" if p.startswith(PATHWAY) else _SUBJECTS.get(p, "") for p in predicates)
-    return _most(Counter(kind for kind in kinds if kind))
+    return most(Counter(kind for kind in kinds if kind))
 
 
 def read(path: str | Path | None = None) -> KnowledgeGraph:
@@ -355,9 +352,33 @@ def read(path: str | Path | None = None) -> KnowledgeGraph:
     Rows without a tail or that occur twice are left out and counted in the manifest. Raises
     InputError when the file is missing, broken or would run code.
     """
-    file = files(path)[0]
-    heads = parsed(file)
-    rows: dict[tuple[str, str, str], None] = {}
+    heads = parsed(files(path)[0])
+    rows, left_out = _distinct_rows(heads)
+    types = _types(heads, rows)
+    own_names = [
+        (name, name, "preferred", "en" if name.isascii() else "zh", SOURCE) for name in types
+    ]
+    others, foreign = _other_names(rows)
+    version = f"{PACKAGE} {distribution(PACKAGE).version}" if path is None else "not stated"
+    return KnowledgeGraph.from_rows(
+        {
+            "entities": [(entity, entity, kind) for entity, kind in types.items()],
+            "names": [*own_names, *others],
+            "triples": rows,
+        },
+        manifest={
+            "source": "CMeKG (Chinese Medical Knowledge Graph), as PyCMeKG carries it",
+            "version": version,
+            "licence": "MIT (the package's); CMeKG: http://cmekg.pcl.ac.cn",
+            "left_out": left_out
+            | {"foreign names that are Chinese (their triples are kept)": foreign},
+        },
+    )
+
+
+def _distinct_rows(heads: Heads) -> tuple[dict[Triple, None], dict[str, int]]:
+    """(triples with a tail, each once and in order; how many others there are, by reason)."""
+    rows: dict[Triple, None] = {}
     empty = twice = 0
     for row in _triples(heads):
         if not row[2]:
@@ -366,57 +387,39 @@ def read(path: str | Path | None = None) -> KnowledgeGraph:
             twice += 1
         else:
             rows[row] = None
+    return rows, {"rows with an empty tail": empty, "rows that stand there twice": twice}
 
-    # of every head, in order
+
+def _types(heads: Heads, rows: Iterable[Triple]) -> dict[str, str]:
+    """entity -> type: the heads in order, by their predicates, then the other tails by the triples
+    that lead to them."""
     predicates: dict[str, dict[str, None]] = {_even(head): {} for head in heads}
     votes: dict[str, Counter[str]] = defaultdict(Counter)
-    names: dict[tuple[str, str, str, str], None] = {}
-    foreign = 0
     for head, relation, tail in rows:
         predicates[head][relation] = None
         if kind := _OBJECTS.get(relation):
             votes[tail][kind] += 1
-        if relation in NAMES and tail != head:
-            kind, language = NAMES[relation]
-            if language != "zh" and _CJK.search(tail):
-                foreign += 1
-            else:
-                names[head, tail, kind, language] = None
-    types = {head: subject_type(known) for head, known in predicates.items()}
+    types = {head: subject_type(own) for head, own in predicates.items()}
     for _, _, tail in rows:
         if tail not in types:
-            types[tail] = _most(votes[tail])
+            types[tail] = most(votes[tail])
+    return types
 
-    entities = list(types)
-    own = [(name, name, "preferred", "en" if name.isascii() else "zh") for name in entities]
-    every = [*own, *names]
-    return KnowledgeGraph(
-        entities=table(
-            "entities", {"id": entities, "name": entities, "type": list(types.values())}
-        ),
-        names=table(
-            "names",
-            {c: [row[i] for row in every] for i, c in enumerate(("id", "name", "kind", "language"))}
-            | {"source": ["CMeKG"] * len(every)},
-        ),
-        definitions=table("definitions", {"id": [], "text": []}),
-        triples=table(
-            "triples",
-            {c: [row[i] for row in rows] for i, c in enumerate(("head", "relation", "tail"))},
-        ),
-        manifest={
-            "source": "CMeKG (Chinese Medical Knowledge Graph), as PyCMeKG carries it",
-            "version": (
-                f"{PACKAGE} {distribution(PACKAGE).version}" if path is None else "not stated"
-            ),
-            "licence": "MIT (the package's); CMeKG: http://cmekg.pcl.ac.cn",
-            "left_out": {
-                "rows with an empty tail": empty,
-                "rows that stand there twice": twice,
-                "foreign names that are Chinese (their triples are kept)": foreign,
-            },
-        },
-    )
+
+def _other_names(rows: Iterable[Triple]) -> tuple[dict[tuple[str, ...], None], int]:
+    """(rows of the names that predicates give to their heads; how many foreign ones are left out,
+    since they are Chinese)."""
+    names: dict[tuple[str, ...], None] = {}
+    foreign = 0
+    for head, relation, tail in rows:
+        if relation not in NAMES or tail == head:
+            continue
+        kind, language = NAMES[relation]
+        if language != "zh" and _CJK.search(tail):
+            foreign += 1
+        else:
+            names[head, tail, kind, language, SOURCE] = None
+    return names, foreign
 
 
 def chosen(options: tuple[str, ...], *key: str) -> str:

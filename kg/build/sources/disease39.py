@@ -19,10 +19,12 @@ import csv
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from core.files import InputError, lines
-from kg.graph import KnowledgeGraph, table
+from kg.build.votes import types_of_diseases
+from kg.graph import KnowledgeGraph
 
 #: column -> (relation, type of what it names)
 COLUMNS = {
@@ -36,6 +38,7 @@ COLUMNS = {
 }
 ALIAS = "别称"
 CUT = ("...", "…")
+CUT_NAMES = "names that are cut (…)"
 NOTHING = ("暂无相关资料", "暂无", "无", "不详", "详细")
 MORE = re.compile(r"\[详细\]")
 _BLANKS, _TREATMENTS = re.compile(r"\s+"), re.compile(r"[\s、，,；;]+")
@@ -87,6 +90,55 @@ def aliases(cell: str) -> list[str]:
     ]
 
 
+@dataclass
+class _Diseases:
+    """What the rows of the table say: diseases, their triples and aliases, votes for the types of
+    what they name; counts of what is left out."""
+
+    diseases: dict[str, None] = field(default_factory=dict)
+    triples: dict[tuple[str, str, str], None] = field(default_factory=dict)
+    same: dict[tuple[str, str], None] = field(default_factory=dict)
+    votes: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def add_row(self, where: str, row: dict[str, str]) -> None:
+        """Add what a row says. Raises InputError for one without a name."""
+        name = " ".join(row["name"].split())
+        if not name:
+            raise InputError(f"{where}: name is empty. Fill it in or take the line out.")
+        if name.endswith(CUT):
+            self.counts["rows whose disease is cut (…)"] += 1
+            return
+        self.counts["second rows of a disease (what they say is kept)"] += name in self.diseases
+        self.diseases[name] = None
+        for column, (relation, kind) in COLUMNS.items():
+            separator = _TREATMENTS if column == "treatment" else _BLANKS
+            for item in filter(None, separator.split(MORE.sub(" ", row[column]))):
+                self._add_triple((name, relation, item), kind)
+        for alias in aliases(row["alias"]):
+            self._add_alias(name, alias)
+
+    def _add_triple(self, triple: tuple[str, str, str], kind: str) -> None:
+        item = triple[2]
+        if item.endswith(CUT):
+            self.counts[CUT_NAMES] += 1
+        elif item in NOTHING:
+            self.counts["words for nothing (暂无相关资料)"] += 1
+        elif triple in self.triples:
+            self.counts["triples that stand there twice"] += 1
+        else:
+            self.triples[triple] = None
+            self.votes[item][kind] += 1
+
+    def _add_alias(self, name: str, alias: str) -> None:
+        if alias.endswith(CUT):
+            self.counts[CUT_NAMES] += 1
+        elif alias == name or (name, alias) in self.same:
+            self.counts["aliases that repeat the name or another alias"] += 1
+        else:
+            self.same[name, alias] = None
+
+
 def read(
     path: str | Path, encoding: str = "gb18030", language: str = "zh", source: str = "39.net"
 ) -> KnowledgeGraph:
@@ -101,76 +153,25 @@ def read(
         language: Language of its names.
         source: Source that its names say they come from.
     """
-    triples: dict[tuple[str, str, str], None] = {}
-    same: dict[tuple[str, str], None] = {}
-    votes: dict[str, Counter[str]] = defaultdict(Counter)
-    diseases: dict[str, None] = {}
-    counts: Counter[str] = Counter()
+    found = _Diseases()
     for where, row in rows(path, encoding):
-        name = " ".join(row["name"].split())
-        if not name:
-            raise InputError(f"{where}: name is empty. Fill it in or take the line out.")
-        if name.endswith(CUT):
-            counts["rows whose disease is cut (…)"] += 1
-            continue
-        counts["second rows of a disease (what they say is kept)"] += name in diseases
-        diseases[name] = None
-        for column, (relation, kind) in COLUMNS.items():
-            cell = MORE.sub(" ", row[column])
-            for item in filter(
-                None, (_TREATMENTS if column == "treatment" else _BLANKS).split(cell)
-            ):
-                if item.endswith(CUT):
-                    counts["names that are cut (…)"] += 1
-                elif item in NOTHING:
-                    counts["words for nothing (暂无相关资料)"] += 1
-                elif (name, relation, item) in triples:
-                    counts["triples that stand there twice"] += 1
-                else:
-                    triples[name, relation, item] = None
-                    votes[item][kind] += 1
-        for alias in aliases(row["alias"]):
-            if alias.endswith(CUT):
-                counts["names that are cut (…)"] += 1
-            elif alias == name or (name, alias) in same:
-                counts["aliases that repeat the name or another alias"] += 1
-            else:
-                same[name, alias] = None
-    types = dict.fromkeys(diseases, "disease")
-    for entity, said in votes.items():
-        if entity not in types:
-            first = said.most_common(2)
-            types[entity] = first[0][0] if len(first) == 1 or first[0][1] > first[1][1] else ""
-    for _, alias in same:
+        found.add_row(where, row)
+    types = types_of_diseases(found.diseases, found.votes)
+    for _, alias in found.same:
         types.setdefault(alias, "disease")
-    ids, found = list(types), list(triples)
-    named = [(entity, entity, "preferred") for entity in ids] + [
-        (name, alias, "synonym") for name, alias in same
-    ]
-    return KnowledgeGraph(
-        entities=table("entities", {"id": ids, "name": ids, "type": list(types.values())}),
-        names=table(
-            "names",
-            {c: [row[i] for row in named] for i, c in enumerate(("id", "name", "kind"))}
-            | {"language": [language] * len(named), "source": [source] * len(named)},
-        ),
-        definitions=table("definitions", {"id": [], "text": []}),
-        triples=table(
-            "triples",
-            {c: [row[i] for row in found] for i, c in enumerate(("head", "relation", "tail"))},
-        ),
-        equivalences=table(
-            "equivalences",
-            {
-                "head": [n for n, _ in same],
-                "relation": [ALIAS] * len(same),
-                "tail": [a for _, a in same],
-            },
-        ),
+    own_names = [(entity, entity, "preferred", language, source) for entity in types]
+    other_names = [(name, alias, "synonym", language, source) for name, alias in found.same]
+    return KnowledgeGraph.from_rows(
+        {
+            "entities": [(entity, entity, kind) for entity, kind in types.items()],
+            "names": [*own_names, *other_names],
+            "triples": found.triples,
+            "equivalences": [(name, ALIAS, alias) for name, alias in found.same],
+        },
         manifest={
             "source": "39.net, as QASystemOnMedicalGraph carries it",
             "version": "not stated",
             "licence": "none stated (scraped web table): for internal use",
-            "left_out": dict(counts),
+            "left_out": dict(found.counts),
         },
     )

@@ -21,11 +21,12 @@ from __future__ import annotations
 import csv
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 from core.files import InputError, lines
-from kg.graph import KnowledgeGraph, table
+from kg.graph import KnowledgeGraph
 from kg.ids import bare
 
 COLUMNS = (
@@ -114,66 +115,63 @@ def files(path: str | Path) -> list[Path]:
     return [Path(path)]
 
 
+@dataclass
+class _Dictionary:
+    """The concepts of a file, lines of one id merged; pairs are kept once, in order."""
+
+    entities: dict[str, str] = field(default_factory=dict)
+    names: dict[tuple[str, str], None] = field(default_factory=dict)
+    definitions: dict[str, str] = field(default_factory=dict)
+    alternatives: dict[str, list[str]] = field(default_factory=dict)
+    parents: dict[tuple[str, str], None] = field(default_factory=dict)
+    left_out: Counter[str] = field(default_factory=Counter)
+
+    def add(self, concept: Concept) -> None:
+        """Add what a line says of its concept."""
+        one = concept.id
+        self.left_out["further lines of a concept (merged)"] += one in self.entities
+        names = [" ".join(name.split()) for name in concept.names]
+        self.entities.setdefault(one, names[0])
+        self.names.update(((one, name), None) for name in names)
+        if concept.definition:
+            self.definitions.setdefault(one, concept.definition)
+        for other in concept.alternatives:
+            own = self.alternatives.setdefault(one, [])
+            if other not in own and other != one:
+                own.append(other)
+        parents = (parent for parent in concept.parents if parent != one)
+        self.parents.update(((one, parent), None) for parent in parents)
+
+
 def read(path: str | Path) -> KnowledgeGraph:
     """MEDIC in the file `path`. Lines of one id are merged; that and parents that are not in the
     file are counted in the manifest.
 
     Raises InputError naming path:line for a broken line, and for a file without concepts.
     """
-    entities: dict[str, str] = {}
-    names: dict[tuple[str, str], None] = {}  # as an ordered set
-    definitions: dict[str, str] = {}
-    alternatives: dict[str, list[str]] = {}
-    parents: dict[tuple[str, str], None] = {}
-    left_out: Counter[str] = Counter()
+    dictionary = _Dictionary()
     for concept in concepts(path):
-        left_out["further lines of a concept (merged)"] += concept.id in entities
-        own_names = [" ".join(name.split()) for name in concept.names]
-        entities.setdefault(concept.id, own_names[0])
-        names.update(((concept.id, name), None) for name in own_names)
-        if concept.definition:
-            definitions.setdefault(concept.id, concept.definition)
-        for other in concept.alternatives:
-            own = alternatives.setdefault(concept.id, [])
-            if other not in own and other != concept.id:
-                own.append(other)
-        parents.update(
-            ((concept.id, parent), None) for parent in concept.parents if parent != concept.id
-        )
+        dictionary.add(concept)
+    entities, left_out = dictionary.entities, dictionary.left_out
     if not entities:
         raise InputError(f"{path}: no concepts in it. The file may be cut: fetch it again.")
-    known = [pair for pair in parents if pair[1] in entities]
-    left_out["parents that are not in the file"] = len(parents) - len(known)
-    ids, found = list(entities), list(names)
-    kinds = ["preferred" if name == entities[one] else "synonym" for one, name in found]
-    return KnowledgeGraph(
-        table(
-            "entities", {"id": ids, "name": list(entities.values()), "type": ["disease"] * len(ids)}
-        ),
-        table(
-            "names",
-            {
-                "id": [one for one, _ in found],
-                "name": [name for _, name in found],
-                "kind": kinds,
-                "language": ["en"] * len(found),
-                "source": ["MEDIC"] * len(found),
-            },
-        ),
-        table("definitions", {"id": list(definitions), "text": list(definitions.values())}),
-        table(
-            "triples",
-            {
-                "head": [c for c, _ in known],
-                "relation": ["is_a"] * len(known),
-                "tail": [p for _, p in known],
-            },
-        ),
+    known = [pair for pair in dictionary.parents if pair[1] in entities]
+    left_out["parents that are not in the file"] = len(dictionary.parents) - len(known)
+    return KnowledgeGraph.from_rows(
         {
+            "entities": [(one, name, "disease") for one, name in entities.items()],
+            "names": [
+                (one, name, "preferred" if name == entities[one] else "synonym", "en", "MEDIC")
+                for one, name in dictionary.names
+            ],
+            "definitions": dictionary.definitions.items(),
+            "triples": [(one, "is_a", parent) for one, parent in known],
+        },
+        manifest={
             "source": "MEDIC (Comparative Toxicogenomics Database)",
             "version": Path(path).name,
             "licence": "CTD: for research, cite ctdbase.org",
-            "alternatives": alternatives,
+            "alternatives": dictionary.alternatives,
             "left_out": dict(left_out),
         },
     )

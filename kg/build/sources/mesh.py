@@ -18,13 +18,13 @@ triples    is_a by tree number (descriptors); mapped_to a heading that is in the
 from __future__ import annotations
 
 import xml.etree.ElementTree as Xml
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from core.files import InputError, largest_document, lines, reading, too_large, unpacked_name
-from kg.graph import KnowledgeGraph, table
+from kg.graph import KnowledgeGraph
 
 KINDS = {"NRW": "narrow", "BRD": "broad", "REL": "related", "": "exact"}
 RECORDS = {"DescriptorRecord": "Descriptor", "SupplementalRecord": "SupplementalRecord"}
@@ -158,6 +158,32 @@ def read(path: str | Path, supplementary: bool = True) -> KnowledgeGraph:
     Args:
         supplementary: Whether supplementary records (C…) are read.
     """
+    records = _records(path, supplementary)
+    triples, lost = _triples(records)
+    return KnowledgeGraph.from_rows(
+        {
+            "entities": [
+                (record.id, record.label, TYPES.get(record.id[:1], "other"))
+                for record in records.values()
+            ],
+            "names": _name_rows(records.values()),
+            "definitions": [
+                (record.id, record.definition) for record in records.values() if record.definition
+            ],
+            "triples": triples,
+        },
+        manifest={
+            "source": "MeSH",
+            "version": Path(path).name,
+            "licence": "US National Library of Medicine, public domain",
+            "left_out": {"headings mapped to that are not in the files": lost},
+        },
+    )
+
+
+def _records(path: str | Path, supplementary: bool) -> dict[str, Record]:
+    """The records of all files by id. Raises InputError for an id that occurs twice, and for
+    none."""
     records: dict[str, Record] = {}
     for file in files(path):
         for record in _from_xml(file) if is_xml(file) else _from_table(file):
@@ -172,15 +198,25 @@ def read(path: str | Path, supplementary: bool = True) -> KnowledgeGraph:
             f"{path}: no MeSH records in it. Expected desc*.xml, supp*.xml, or a table id, label,"
             " synonyms."
         )
+    return records
+
+
+def _name_rows(records: Iterable[Record]) -> dict[tuple[str, ...], None]:
+    """Rows of names, each once: the label of a record, then its other names."""
+    rows: dict[tuple[str, ...], None] = {}
+    for record in records:
+        rows[record.id, record.label, "preferred", "en", "MeSH"] = None
+        others = ((name, kind) for name, kind in record.names if name != record.label)
+        rows.update(((record.id, name, kind, "en", "MeSH"), None) for name, kind in others)
+    return rows
+
+
+def _triples(records: dict[str, Record]) -> tuple[dict[tuple[str, str, str], None], int]:
+    """(triples by tree numbers and mappings, each once; how many mappings lead to no record)."""
     at = {tree: record.id for record in records.values() for tree in record.trees}
-    names: dict[tuple[str, str, str], None] = {}  # as an ordered set
     triples: dict[tuple[str, str, str], None] = {}
     lost = 0
     for record in records.values():
-        names[record.id, record.label, "preferred"] = None
-        names.update(
-            ((record.id, name, kind), None) for name, kind in record.names if name != record.label
-        )
         for tree in record.trees:
             above = at.get(tree.rpartition(".")[0])
             if above and above != record.id:
@@ -190,35 +226,4 @@ def read(path: str | Path, supplementary: bool = True) -> KnowledgeGraph:
                 triples[record.id, "mapped_to", heading] = None
             else:
                 lost += 1
-    ids, labels, kinds = zip(*names, strict=True)
-    heads, relations, tails = zip(*triples, strict=True) if triples else ((), (), ())
-    notes = [(record.id, record.definition) for record in records.values() if record.definition]
-    own = list(records.values())
-    return KnowledgeGraph(
-        table(
-            "entities",
-            {
-                "id": list(records),
-                "name": [r.label for r in own],
-                "type": [TYPES.get(r.id[:1], "other") for r in own],
-            },
-        ),
-        table(
-            "names",
-            {
-                "id": ids,
-                "name": labels,
-                "kind": kinds,
-                "language": ["en"] * len(ids),
-                "source": ["MeSH"] * len(ids),
-            },
-        ),
-        table("definitions", {"id": [i for i, _ in notes], "text": [t for _, t in notes]}),
-        table("triples", {"head": heads, "relation": relations, "tail": tails}),
-        {
-            "source": "MeSH",
-            "version": Path(path).name,
-            "licence": "US National Library of Medicine, public domain",
-            "left_out": {"headings mapped to that are not in the files": lost},
-        },
-    )
+    return triples, lost

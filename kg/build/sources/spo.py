@@ -8,12 +8,14 @@ an entity as well.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 from core.files import InputError, lines
-from kg.graph import KnowledgeGraph, table
+from kg.graph import KnowledgeGraph
 
 TYPE = "类别"
+TWICE = "lines that stand there twice"
 TYPES = {
     "疾病": "disease",
     "症状": "symptom",
@@ -43,48 +45,27 @@ def read(
     types: dict[str, str] = {}
     triples: dict[tuple[str, str, str], None] = {}
     counts: Counter[str] = Counter()
-    for number, line in lines(path, encoding):
-        if not line.strip():
-            continue
-        part = [" ".join(value.split()) for value in line.split("\t")]
-        if len(part) != 3 or not all(part):
-            raise InputError(
-                f"{path}:{number}: expected subject, predicate, object, tabs between them, got"
-                f" {line[:60]!r}. Fix the line."
-            )
-        head, relation, tail = part
+    for head, relation, tail in _rows(path, encoding):
         if relation == TYPE:
             kind = TYPES.get(tail, tail)
             if types.get(head) == kind:
-                counts["lines that stand there twice"] += 1
+                counts[TWICE] += 1
             elif types.get(head):
                 counts["further types of an entity"] += 1
             else:
                 types[head] = kind
         elif (head, relation, tail) in triples:
-            counts["lines that stand there twice"] += 1
+            counts[TWICE] += 1
         else:
             triples[head, relation, tail] = None
             types.setdefault(head, "")
             types.setdefault(tail, "")
-    ids, rows = list(types), list(triples)
-    return KnowledgeGraph(
-        entities=table("entities", {"id": ids, "name": ids, "type": list(types.values())}),
-        names=table(
-            "names",
-            {
-                "id": ids,
-                "name": ids,
-                "kind": ["preferred"] * len(ids),
-                "language": [language] * len(ids),
-                "source": [source] * len(ids),
-            },
-        ),
-        definitions=table("definitions", {"id": [], "text": []}),
-        triples=table(
-            "triples",
-            {c: [row[i] for row in rows] for i, c in enumerate(("head", "relation", "tail"))},
-        ),
+    return KnowledgeGraph.from_rows(
+        {
+            "entities": [(entity, entity, kind) for entity, kind in types.items()],
+            "names": [(entity, entity, "preferred", language, source) for entity in types],
+            "triples": triples,
+        },
         manifest={
             "source": f"{Path(path).name}, a K-BERT knowledge graph",
             "version": "not stated",
@@ -92,3 +73,19 @@ def read(
             "left_out": dict(counts),
         },
     )
+
+
+def _rows(path: str | Path, encoding: str) -> Iterator[tuple[str, str, str]]:
+    """(subject, predicate, object) of each line. Raises InputError for a line that is not three
+    names."""
+    for number, line in lines(path, encoding):
+        if not line.strip():
+            continue
+        parts = [" ".join(value.split()) for value in line.split("\t")]
+        if len(parts) != 3 or not all(parts):
+            raise InputError(
+                f"{path}:{number}: expected subject, predicate, object, tabs between them, got"
+                f" {line[:60]!r}. Fix the line."
+            )
+        head, relation, tail = parts
+        yield head, relation, tail

@@ -34,7 +34,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from core.files import WHOLE, InputError, decode, explained, parse_json
-from kg.graph import KnowledgeGraph, table
+from kg.build.votes import types_of_diseases
+from kg.graph import KnowledgeGraph
 
 #: (part of the record or "", list in it) -> (relation, type of what the list names)
 LISTS = {
@@ -200,49 +201,28 @@ def read(path: str | Path, language: str = "zh", source: str = "xywy") -> Knowle
             continue
         counts["second records of a disease (their triples are kept)"] += name in diseases
         diseases[name] = None
-        for (part, key), (relation, kind) in LISTS.items():
-            for item in _listed(
-                _value(record, part, key, where), f"{where}, {part} {key}".replace("  ", " ")
-            ):
-                row = (name, relation, item)
-                if not item:
-                    counts["rows without a tail"] += 1
-                elif item.endswith(CUT):
-                    counts["rows whose tail is cut (…)"] += 1
-                elif row in triples:
-                    counts["rows that stand there twice"] += 1
-                else:
-                    triples[row] = None
-                    votes[item][kind] += 1
+        for relation, kind, tail in _listed_tails(record, where):
+            row = (name, relation, tail)
+            if not tail:
+                counts["rows without a tail"] += 1
+            elif tail.endswith(CUT):
+                counts["rows whose tail is cut (…)"] += 1
+            elif row in triples:
+                counts["rows that stand there twice"] += 1
+            else:
+                triples[row] = None
+                votes[tail][kind] += 1
         text = _value(record, "gaishu_info", "desc", where)
         if isinstance(text, str) and text.strip():
             definitions[name, " ".join(text.split())] = None
-    types = dict.fromkeys(diseases, "disease")
-    for entity, said in votes.items():
-        if entity not in types:
-            first = said.most_common(2)
-            types[entity] = first[0][0] if len(first) == 1 or first[0][1] > first[1][1] else ""
-    ids = list(types)
-    rows = list(triples)
-    return KnowledgeGraph(
-        entities=table("entities", {"id": ids, "name": ids, "type": list(types.values())}),
-        names=table(
-            "names",
-            {
-                "id": ids,
-                "name": ids,
-                "kind": ["preferred"] * len(ids),
-                "language": [language] * len(ids),
-                "source": [source] * len(ids),
-            },
-        ),
-        definitions=table(
-            "definitions", {"id": [i for i, _ in definitions], "text": [t for _, t in definitions]}
-        ),
-        triples=table(
-            "triples",
-            {c: [row[i] for row in rows] for i, c in enumerate(("head", "relation", "tail"))},
-        ),
+    types = types_of_diseases(diseases, votes)
+    return KnowledgeGraph.from_rows(
+        {
+            "entities": [(entity, entity, kind) for entity, kind in types.items()],
+            "names": [(entity, entity, "preferred", language, source) for entity in types],
+            "definitions": definitions,
+            "triples": triples,
+        },
         manifest={
             "source": "xywy.com, as MedicalKGQA carries it",
             "version": "not stated",
@@ -250,6 +230,14 @@ def read(path: str | Path, language: str = "zh", source: str = "xywy") -> Knowle
             "left_out": dict(counts),
         },
     )
+
+
+def _listed_tails(record: dict[str, Any], where: str) -> Iterator[tuple[str, str, str]]:
+    """(relation, type of the tail, tail) of every list of a record."""
+    for (part, key), (relation, kind) in LISTS.items():
+        place = f"{where}, {part} {key}".replace("  ", " ")
+        for tail in _listed(_value(record, part, key, where), place):
+            yield relation, kind, tail
 
 
 def texts(path: str | Path) -> Iterator[tuple[str, str, str]]:
