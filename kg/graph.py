@@ -19,8 +19,8 @@ Arrow tables hold all of it: the full UMLS Metathesaurus fits in a few GB.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -165,6 +165,16 @@ class KnowledgeGraph:
         tables = {part: rows_table(part, parts.get(part, ())) for part in SCHEMAS}
         return cls(**tables, manifest=manifest)
 
+    def with_rows(
+        self, parts: Mapping[str, Iterable[Sequence[str]]], facts: dict[str, Any]
+    ) -> KnowledgeGraph:
+        """The graph with further rows by part, and further facts in its manifest."""
+        whole: dict[str, Any] = {
+            part: pa.concat_tables([getattr(self, part), rows_table(part, rows)])
+            for part, rows in parts.items()
+        }
+        return replace(self, **whole, manifest=self.manifest | facts)
+
     @cached_property
     def ids(self) -> pa.Array:
         """Entity ids by index."""
@@ -174,6 +184,11 @@ class KnowledgeGraph:
     def relations(self) -> list[str]:
         """Relation labels in alphabetical order; their position is their index."""
         return sorted(pc.unique(self.triples["relation"]).to_pylist())
+
+    def rows(self, part: str, *columns: str) -> Iterator[tuple[Any, ...]]:
+        """The rows of a part: the values of `columns`, or of all."""
+        table = getattr(self, part)
+        return zip(*(table[c].to_pylist() for c in columns or table.column_names), strict=True)
 
     def index_of(self, ids: pa.ChunkedArray | pa.Array) -> np.ndarray:
         """Entity indices (int32) of known ids."""

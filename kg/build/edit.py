@@ -20,7 +20,7 @@ from core.outputs import check_no_input
 from kg.build.draft import parse_language
 from kg.build.lookup import search_key
 from kg.build.rows import Form, Problems, parse_delimiter, read_rows
-from kg.graph import GRAPH, KINDS, KnowledgeGraph, fingerprint, table
+from kg.graph import GRAPH, KINDS, KnowledgeGraph, fingerprint
 from kg.ids import Ids
 
 OWN = "own"  #: the source of names that a person adds
@@ -58,43 +58,50 @@ def add_names(
         "inputs": [fingerprint(graph), sha256(names)],
     }
     if not GRAPH.is_kept(out, recipe, fresh):
-        found = KnowledgeGraph.load(graph)
-        ids, known = Ids.from_graph(found), _names_by_entity(found)
-        rows: list[tuple[str, str, str, str, str]] = []
-        problems, counts = Problems(), Counter[str]()
-        for where, row in read_rows(names, Form(delimiter=parse_delimiter(delimiter)), problems):
-            values = {key.lower(): str(value or "").strip() for key, value in row.items()}
-            entity = ids.entity(values.get("id", ""))
-            name, kind = values.get("name", ""), values.get("kind", "") or "synonym"
-            if entity is None or not name:
-                wanted = "a name" if entity is not None else "an id of the graph"
-                problems.add(f"{where}: expected {wanted} under id and name, got {row!r:.120}")
-            elif kind not in KINDS:
-                problems.add(f"{where}: kind {kind!r}; expected one of {', '.join(KINDS)}")
-            elif name in known[entity]:
-                counts[KNOWN] += 1
-            else:
-                given = values.get("language", "") or language
-                spoken = parse_language(given)
-                if spoken is None:
-                    problems.add(f"{where}: language {given!r}; expected a code, such as en")
-                    continue
-                known[entity].add(name)
-                rows.append((entity, name, kind, spoken, OWN))
-        problems.check()
+        found, counts = KnowledgeGraph.load(graph), Counter[str]()
+        form = Form(delimiter=parse_delimiter(delimiter))
+        rows = _read_new_names(found, names, form, language, counts)
         if not rows:
             raise InputError(f"{names}: no name that is new to the graph")
-        columns = ("id", "name", "kind", "language", "source")
-        added = table("names", {c: [row[i] for row in rows] for i, c in enumerate(columns)})
-        manifest = found.manifest | recipe | {"added": len(rows), "left_out": dict(counts)}
-        replace(found, names=pa.concat_tables([found.names, added]), manifest=manifest).save(out)
+        facts = recipe | {"added": len(rows), "left_out": dict(counts)}
+        found.with_rows({"names": rows}, facts).save(out)
     return _report(out, "added")
+
+
+def _read_new_names(
+    graph: KnowledgeGraph, names: Path, form: Form, language: str, counts: Counter[str]
+) -> list[tuple[str, ...]]:
+    """Rows of the names in a table that their entity has not; the others are counted. Raises
+    InputError for rows that are wrong."""
+    ids, known = Ids.from_graph(graph), _names_by_entity(graph)
+    rows: list[tuple[str, ...]] = []
+    problems = Problems()
+    for where, row in read_rows(names, form, problems):
+        values = {key.lower(): str(value or "").strip() for key, value in row.items()}
+        entity = ids.entity(values.get("id", ""))
+        name, kind = values.get("name", ""), values.get("kind", "") or "synonym"
+        if entity is None or not name:
+            wanted = "a name" if entity is not None else "an id of the graph"
+            problems.add(f"{where}: expected {wanted} under id and name, got {row!r:.120}")
+        elif kind not in KINDS:
+            problems.add(f"{where}: kind {kind!r}; expected one of {', '.join(KINDS)}")
+        elif name in known[entity]:
+            counts[KNOWN] += 1
+        else:
+            given = values.get("language", "") or language
+            spoken = parse_language(given)
+            if spoken is None:
+                problems.add(f"{where}: language {given!r}; expected a code, such as en")
+                continue
+            known[entity].add(name)
+            rows.append((entity, name, kind, spoken, OWN))
+    problems.check()
+    return rows
 
 
 def _names_by_entity(graph: KnowledgeGraph) -> dict[str, set[str]]:
     known: dict[str, set[str]] = {one: set() for one in graph.ids.to_pylist()}
-    pairs = zip(*(graph.names[c].to_pylist() for c in ("id", "name")), strict=True)
-    for one, name in pairs:
+    for one, name in graph.rows("names", "id", "name"):
         known[one].add(name)
     return known
 

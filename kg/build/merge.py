@@ -27,19 +27,20 @@ What comes of them
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 from core.files import InputError
 from core.outputs import check_no_input
-from kg.graph import GRAPH, KnowledgeGraph, fingerprint, table
+from kg.graph import GRAPH, SCHEMAS, KnowledgeGraph, fingerprint
 from kg.ids import alternatives_of
 from kg.linking.matcher import needs_exact_case
 from kg.linking.normal import normal_text
 from kg.linking.tokens import folded, spaced
 
 KINDS = ("preferred", "exact", "synonym")  #: of the names that may join two entities
+Row = tuple[str, ...]
 NO_TYPE = ("", "未知", "value")
 
 
@@ -64,11 +65,10 @@ def _keys(graph: KnowledgeGraph) -> tuple[dict[str, set[str]], dict[str, set[str
     order."""
     preferred: dict[str, set[str]] = defaultdict(set)
     every: dict[str, set[str]] = defaultdict(set)
-    for entity, name in zip(graph.ids.to_pylist(), graph.entities["name"].to_pylist(), strict=True):
+    for entity, name in graph.rows("entities", "id", "name"):
         preferred[compared(name)].add(entity)
         every[compared(name)].add(entity)
-    columns = (graph.names[c].to_pylist() for c in ("id", "name", "kind"))
-    for entity, name, kind in zip(*columns, strict=True):
+    for entity, name, kind in graph.rows("names", "id", "name", "kind"):
         if kind.lower() in KINDS and not _is_short_form(name):
             every[compared(name)].add(entity)
     for names in (preferred, every):
@@ -125,12 +125,32 @@ def _free(entity: str, used: set[str] | dict[str, Any]) -> str:
 def united(first: KnowledgeGraph, other: KnowledgeGraph) -> tuple[KnowledgeGraph, dict[str, int]]:
     """(both graphs as one by the rules of this module, counts of what happened)."""
     same, counts = joined(first, other)
-    entities = {row["id"]: (row["name"], row["type"]) for row in first.entities.to_pylist()}
-    given = {row["id"]: (row["name"], row["type"]) for row in other.entities.to_pylist()}
+    entities, ids = _unite_entities(first, other, same, counts)
+    names = _unite_names(first, other, same, ids)
+    counts["names added"] = len(names) - len(first.names)
+    parts: dict[str, list[Row]] = {
+        "entities": [(entity, *rest) for entity, rest in entities.items()],
+        "names": names,
+    }
+    for part in ("definitions", "triples", "equivalences"):
+        parts[part], twice = _unite_rows(part, first, other, ids)
+        counts[f"{part} added"] = len(parts[part]) - len(getattr(first, part))
+        counts[f"{part} that stand there already, dropped"] = twice
+    alternatives = _unite_alternatives(first, other, ids, entities)
+    manifest = {"alternatives": alternatives} if alternatives else {}
+    return KnowledgeGraph.from_rows(parts, manifest), counts
+
+
+def _unite_entities(
+    first: KnowledgeGraph, other: KnowledgeGraph, same: dict[str, str], counts: dict[str, int]
+) -> tuple[dict[str, tuple[str, str]], dict[str, str]]:
+    """({id: (name, type)} of both graphs, {id in `other`: its id in the result}); `counts` gets
+    what happened."""
+    entities = {entity: (name, kind) for entity, name, kind in first.rows("entities")}
+    given = {entity: (name, kind) for entity, name, kind in other.rows("entities")}
     taken = entities.keys() | (given.keys() - same.keys())
-    counts |= dict.fromkeys(
-        ("new entities", "new ids", "types given", "conflicts of type (the first is kept)"), 0
-    )
+    conflicts = "conflicts of type (the first is kept)"
+    counts |= dict.fromkeys(("new entities", "new ids", "types given", conflicts), 0)
     ids: dict[str, str] = {}
     for entity, (name, kind) in given.items():
         if entity in same:
@@ -140,80 +160,70 @@ def united(first: KnowledgeGraph, other: KnowledgeGraph) -> tuple[KnowledgeGraph
                 entities[target] = name, kind
                 counts["types given"] += 1
             elif kind not in NO_TYPE and kind != was:
-                counts["conflicts of type (the first is kept)"] += 1
+                counts[conflicts] += 1
             continue
         ids[entity] = entity
         if entity in entities:
             ids[entity] = _free(entity, taken)
-            taken = taken | {ids[entity]}
+            taken.add(ids[entity])
             counts["new ids"] += 1
         entities[ids[entity]] = name, kind
         counts["new entities"] += 1
+    return entities, ids
 
-    names = {(row["id"], row["name"]): tuple(row.values()) for row in first.names.to_pylist()}
-    before = [tuple(row.values()) for row in first.names.to_pylist()]
-    rows = list(before)
-    for row in other.names.to_pylist():
-        target = ids[row["id"]]
-        if (target, row["name"]) in names:
+
+def _unite_names(
+    first: KnowledgeGraph, other: KnowledgeGraph, same: dict[str, str], ids: dict[str, str]
+) -> list[Row]:
+    """The names of the first graph and those that are new; the preferred name of a joined entity is
+    a synonym."""
+    rows: list[Row] = list(first.rows("names"))
+    known = {row[:2] for row in rows}
+    for entity, name, kind, *rest in other.rows("names"):
+        if (ids[entity], name) in known:
             continue
-        kind = "synonym" if row["id"] in same and row["kind"] == "preferred" else row["kind"]
-        names[target, row["name"]] = new = (
-            target,
-            row["name"],
-            kind,
-            row["language"],
-            row["source"],
-        )
-        rows.append(new)
-    counts["names added"] = len(rows) - len(before)
+        known.add((ids[entity], name))
+        kind = "synonym" if entity in same and kind == "preferred" else kind
+        rows.append((ids[entity], name, kind, *rest))
+    return rows
 
-    parts: dict[str, list[tuple[str, ...]]] = {"names": rows}
-    for part in ("definitions", "triples", "equivalences"):
-        columns = getattr(first, part).column_names
-        kept = [tuple(row.values()) for row in getattr(first, part).to_pylist()]
-        there = {_undirected(row) if part == "equivalences" else row for row in kept}
-        twice = 0
-        start = len(kept)
-        for values in getattr(other, part).to_pylist():
-            row = tuple(
-                ids[values[c]] if c in ("id", "head", "tail") else values[c] for c in columns
-            )
-            key = _undirected(row) if part == "equivalences" else row
-            if key in there:
-                twice += 1
-            else:
-                there.add(key)
-                kept.append(row)
-        counts |= {
-            f"{part} added": len(kept) - start,
-            f"{part} that stand there already, dropped": twice,
-        }
-        parts[part] = kept
-    parts["entities"] = [(entity, *rest) for entity, rest in entities.items()]
-    tables = {
-        part: table(
-            part,
-            {c: [row[i] for row in found] for i, c in enumerate(getattr(first, part).column_names)},
-        )
-        for part, found in parts.items()
-    }
-    other_ids: dict[str, dict[str, None]] = defaultdict(dict)
-    for entity, known in alternatives_of(first).items():
-        other_ids[entity].update(dict.fromkeys(known))
-    for entity, known in alternatives_of(other).items():
-        other_ids[ids[entity]].update(dict.fromkeys(known))
+
+def _unite_rows(
+    part: str, first: KnowledgeGraph, other: KnowledgeGraph, ids: dict[str, str]
+) -> tuple[list[Row], int]:
+    """(the rows of the first graph and those that are new, how many exist already)."""
+    refers = [column in ("id", "head", "tail") for column in SCHEMAS[part].names]
+    rows = list(first.rows(part))
+    key_of: Callable[[Row], Row] = _undirected if part == "equivalences" else tuple
+    known = {key_of(row) for row in rows}
+    twice = 0
+    for values in other.rows(part):
+        row = tuple(ids[v] if refer else v for v, refer in zip(values, refers, strict=True))
+        key = key_of(row)
+        if key in known:
+            twice += 1
+        else:
+            known.add(key)
+            rows.append(row)
+    return rows, twice
+
+
+def _unite_alternatives(
+    first: KnowledgeGraph, other: KnowledgeGraph, ids: dict[str, str], entities: Collection[str]
+) -> dict[str, list[str]]:
+    """{entity: its other ids}, with the id that a joined entity had."""
+    united_ids: dict[str, dict[str, None]] = defaultdict(dict)
+    for entity, others in alternatives_of(first).items():
+        united_ids[entity].update(dict.fromkeys(others))
+    for entity, others in alternatives_of(other).items():
+        united_ids[ids[entity]].update(dict.fromkeys(others))
     for entity, target in ids.items():
         if entity != target and entity not in entities:
-            other_ids[target][entity] = None  # the id that a joined entity had
-    alternatives = {entity: list(known) for entity, known in other_ids.items()}
-    return (
-        KnowledgeGraph(**tables, manifest={"alternatives": alternatives} if alternatives else {}),
-        counts,
-    )
+            united_ids[target][entity] = None
+    return {entity: list(others) for entity, others in united_ids.items()}
 
 
-def _undirected(row: tuple[str, ...]) -> tuple[str, ...]:
+def _undirected(row: Row) -> Row:
     return tuple(sorted((row[0], row[2])))
 
 

@@ -49,15 +49,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence, Sized
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from core.files import InputError
 from core.outputs import check_no_input
 from core.settings import split_commas
 from kg.build.votes import most
-from kg.graph import GRAPH, KnowledgeGraph, fingerprint, table
+from kg.graph import GRAPH, KnowledgeGraph, fingerprint
 from kg.linking.normal import comparable
 
 #: Relations of CMeKG whose two sides mean the same. 中文学名 (the plant of a part) and 中医病名 (one of  # noqa: E501
@@ -69,6 +69,7 @@ WITHOUT = tuple(
     " 采集时间 采收时间 "
     "透明度 晶系 光泽 硬度 条痕 颜色 阶段 手术_输血 手术_输血及血液制品".split()
 )
+FACTS = ("source", "version", "licence")  #: of the manifest that a refined graph keeps
 UNKNOWN = "未知"
 VALUE = "value"
 BEGINS = (
@@ -157,17 +158,11 @@ def types_by_name(graph: KnowledgeGraph) -> dict[str, str]:
     """Name -> type, by the entities' own names, then by other names that one entity has; "value" is
     no type."""
     own: dict[str, set[str]] = defaultdict(set)
-    for name, kind in zip(
-        graph.entities["name"].to_pylist(), graph.entities["type"].to_pylist(), strict=True
-    ):
+    for name, kind in graph.rows("entities", "name", "type"):
         own[name].add(kind)
-    kinds = dict(
-        zip(graph.entities["id"].to_pylist(), graph.entities["type"].to_pylist(), strict=True)
-    )
+    kinds = dict(graph.rows("entities", "id", "type"))
     others: dict[str, set[str]] = defaultdict(set)
-    for entity, name in zip(
-        graph.names["id"].to_pylist(), graph.names["name"].to_pylist(), strict=True
-    ):
+    for entity, name in graph.rows("names", "id", "name"):
         others[name].add(entity)
     found = {name: kinds[next(iter(ids))] for name, ids in others.items() if len(ids) == 1}
     found |= {name: next(iter(said)) if len(said) == 1 else "" for name, said in own.items()}
@@ -204,25 +199,102 @@ def refined(
     `names` and `types` are counts by rule. Raises InputError for a setting out of its range, and
     when no triple is left.
     """
+    _check_settings(longest, least, loose, share)
+    given = _split_triples(graph, equivalent)
+    known, verdict = _judge_entities(graph, given.triples, types, share, longest, foreign)
+    name = dict(graph.rows("entities", "id", "name"))
+    pairs, apart = _equivalent_pairs(given.same, name, verdict)
+    entity_triples = _between_entities(given, verdict, pairs)
+    kept = _without_relations(entity_triples, given.dropped, known, without, loose, least)
+    if not kept.triples:
+        raise InputError(
+            f"no triple is left of {len(graph.triples):,}: {dict(given.dropped)}. Give a graph of"
+            " Chinese entities, or loosen the rules (--foreign, --longest, --loose, --least)."
+        )
+    linked = {entity for head, _, tail in kept.triples for entity in (head, tail)}
+    stay = linked.union(*pairs)
+    entities = [entity for entity in name if entity in stay]
+    kinds, coverage = _typed(entities, known, [source for source, _ in types], pairs)
+    names, unnamed = _names(graph, entities, name, pairs)
+    about_entities = _count(name, _gone(stay, given.linked, verdict), entities) | {
+        "kept for an equivalence alone": len(stay) - len(linked),
+        "with a name of one character": sum(len(name[entity]) == 1 for entity in entities),
+    }
+    report = {
+        "triples": _count(graph.triples, given.dropped, kept.triples),
+        "relations": {"given": len(graph.relations)} | kept.list_relations(),
+        "equivalences": _count(given.same, apart, pairs),
+        "entities": about_entities,
+        "names": _count(graph.names, unnamed, names),
+        "types": coverage,
+    }
+    manifest = {key: graph.manifest.get(key, "not stated") for key in FACTS}
+    return KnowledgeGraph.from_rows(
+        {
+            "entities": [(entity, name[entity], kinds[entity]) for entity in entities],
+            "names": names,
+            "definitions": [row for row in graph.rows("definitions") if row[0] in stay],
+            "triples": kept.triples,
+            "equivalences": [(a, relation, b) for (a, b), relation in pairs.items()],
+        },
+        manifest | {"refined": report},
+    )
+
+
+def _check_settings(longest: int, least: int, loose: float, share: float) -> None:
+    """Raise InputError for a setting out of its range."""
     if longest < 1 or least < 1 or not 0 <= loose <= 1 or not 0 <= share <= 1:
         raise InputError(
             f"expected longest and least of 1 or more, loose and share in [0, 1], got {longest},"
             f" {least}, {loose} and {share}"
         )
-    ids: list[str] = graph.ids.to_pylist()
-    name = dict(zip(ids, graph.entities["name"].to_pylist(), strict=True))
-    own: dict[str, str] = dict(zip(ids, graph.entities["type"].to_pylist(), strict=True))
-    own = {entity: "" if kind == UNKNOWN else kind for entity, kind in own.items()}
-    order = {entity: place for place, entity in enumerate(ids)}
 
-    dropped: Counter[str] = Counter()
+
+def _judge_entities(
+    graph: KnowledgeGraph,
+    triples: Sequence[Triple],
+    types: Sequence[tuple[str, KnowledgeGraph]],
+    share: float,
+    longest: int,
+    foreign: bool,
+) -> tuple[dict[str, tuple[str, str]], dict[str, str]]:
+    """(entity -> its type and what said it, entity -> the rule by which it is none or "")."""
+    name = dict(graph.rows("entities", "id", "name"))
+    types_given = graph.rows("entities", "id", "type")
+    own = {entity: "" if kind == UNKNOWN else kind for entity, kind in types_given}
+    known = _known_types(name, own, voted(triples, own, share), types)
+    heads = {head for head, _, _ in triples}
+    verdict = {
+        entity: no_entity(said, known[entity][0], entity in heads, longest, foreign)
+        for entity, said in name.items()
+    }
+    return known, verdict
+
+
+def _count(given: Sized, dropped: Counter[str], kept: Sized) -> dict[str, Any]:
+    """What the rules did to a part, for the report."""
+    return {"given": len(given), "dropped": dict(dropped), "kept": len(kept)}
+
+
+class _Split(NamedTuple):
+    """The triples of a graph, each once, and its equivalences; the entities that are in any, and
+    the triples that are dropped, by reason."""
+
+    triples: list[Triple]
+    same: list[Triple]
+    linked: set[str]
+    dropped: Counter[str]
+
+
+def _split_triples(graph: KnowledgeGraph, equivalent: Sequence[str]) -> _Split:
+    """The triples of a graph without self-loops and duplicates; those of equivalence relations
+    become equivalences."""
     rows: dict[Triple, None] = {}
-    same: list[Triple] = [tuple(row.values()) for row in graph.equivalences.to_pylist()]
+    same: list[Triple] = list(graph.rows("equivalences"))
     linked: set[str] = set()
+    dropped: Counter[str] = Counter()
     wanted = set(equivalent)
-    for row in zip(
-        *(graph.triples[c].to_pylist() for c in ("head", "relation", "tail")), strict=True
-    ):
+    for row in graph.rows("triples"):
         linked.update((row[0], row[2]))
         if row[0] == row[2]:
             dropped["self-loops"] += 1
@@ -234,46 +306,75 @@ def refined(
         else:
             rows[row] = None
     linked.update(entity for head, _, tail in same for entity in (head, tail))
-    triples = list(rows)
+    return _Split(list(rows), same, linked, dropped)
 
-    by_relation = voted(triples, own, share)
-    known = _known_types(ids, name, own, by_relation, types)
-    heads = {head for head, _, _ in triples}
-    verdict = {
-        entity: no_entity(name[entity], known[entity][0], entity in heads, longest, foreign)
-        for entity in ids
-    }
 
+def _equivalent_pairs(
+    same: Sequence[Triple], name: dict[str, str], verdict: dict[str, str]
+) -> tuple[dict[tuple[str, str], str], Counter[str]]:
+    """({(first, second): relation} of two entities, in the graph's order; what is dropped)."""
+    order = {entity: place for place, entity in enumerate(name)}
     pairs: dict[tuple[str, str], str] = {}
-    apart: Counter[str] = Counter()
+    dropped: Counter[str] = Counter()
     for head, relation, tail in same:
         first, second = sorted((head, tail), key=order.__getitem__)
-        broken = next((verdict[one] for one in (first, second) if verdict[one]), "")
+        broken = verdict[first] or verdict[second]
         if comparable(name[first]) == comparable(name[second]):
-            apart["of a name with itself, as linking compares them"] += 1
+            dropped["of a name with itself, as linking compares them"] += 1
         elif broken:
-            apart[f"with a side that is no entity: {broken}"] += 1
+            dropped[f"with a side that is no entity: {broken}"] += 1
         elif not (is_chinese(name[first]) and is_chinese(name[second])):
-            apart["with a side that is no entity: script"] += 1
+            dropped["with a side that is no entity: script"] += 1
         elif (first, second) in pairs:
-            apart["that stand there twice, in either direction"] += 1
+            dropped["that stand there twice, in either direction"] += 1
         else:
             pairs[first, second] = relation
+    return pairs, dropped
 
+
+def _between_entities(
+    given: _Split, verdict: dict[str, str], pairs: Collection[tuple[str, str]]
+) -> list[Triple]:
+    """The triples of two entities that are not equivalent; the others are counted as dropped."""
     kept: list[Triple] = []
-    for head, relation, tail in triples:
+    for head, relation, tail in given.triples:
         if broken := verdict[head] or verdict[tail]:
-            dropped[f"with a side that is no entity: {broken}"] += 1
+            given.dropped[f"with a side that is no entity: {broken}"] += 1
         elif (head, tail) in pairs or (tail, head) in pairs:
-            dropped["between the two sides of an equivalence"] += 1
+            given.dropped["between the two sides of an equivalence"] += 1
         else:
             kept.append((head, relation, tail))
-    seen = Counter(relation for _, relation, _ in kept)
+    return kept
+
+
+class _Kept(NamedTuple):
+    """The triples that stay; the relations that lead to free text, and those seen too rarely."""
+
+    triples: list[Triple]
+    text: set[str]
+    rare: set[str]
+
+    def list_relations(self) -> dict[str, list[str]]:
+        """The relations that are dropped, for the report."""
+        return {"free text": sorted(self.text), "seen too rarely": sorted(self.rare)}
+
+
+def _without_relations(
+    triples: list[Triple],
+    dropped: Counter[str],
+    known: dict[str, tuple[str, str]],
+    without: Sequence[str],
+    loose: float,
+    least: int,
+) -> _Kept:
+    """The triples of relations between entities that are seen often enough; `dropped` counts the
+    others."""
+    seen = Counter(relation for _, relation, _ in triples)
     named_out = set(without)
     dropped["of a relation that leads to no medical entities"] = sum(
         seen[relation] for relation in named_out
     )
-    kept = [row for row in kept if row[1] not in named_out]
+    kept = [row for row in triples if row[1] not in named_out]
     alone = loose_tails(kept, {entity: kind for entity, (kind, _) in known.items()})
     once = Counter(relation for _, relation, tail in kept if tail in alone)
     text = {relation for relation, count in once.items() if count > loose * seen[relation]}
@@ -286,110 +387,58 @@ def refined(
     seen = Counter(relation for _, relation, _ in kept)
     rare = {relation for relation, count in seen.items() if count < least}
     dropped["of a relation seen too rarely"] = sum(seen[relation] for relation in rare)
-    kept = [row for row in kept if row[1] not in rare]
-    if not kept:
-        raise InputError(
-            f"no triple is left of {len(graph.triples):,}: {dict(dropped)}. Give a graph of Chinese"
-            " entities, or loosen the rules (--foreign, --longest, --loose, --least)."
-        )
+    return _Kept([row for row in kept if row[1] not in rare], text, rare)
 
-    stay = {entity for head, _, tail in kept for entity in (head, tail)}
-    stay.update(entity for pair in pairs for entity in pair)
-    entities = [entity for entity in ids if entity in stay]
+
+def _gone(stay: set[str], linked: set[str], verdict: dict[str, str]) -> Counter[str]:
+    """Entities that are left out, by reason."""
     gone: Counter[str] = Counter()
-    for entity in ids:
+    for entity, broken in verdict.items():
         if entity in stay:
             continue
         if entity not in linked:
             gone["isolated in the source"] += 1
         else:
-            gone[
-                f"no entity: {verdict[entity]}" if verdict[entity] else "isolated by the rules"
-            ] += 1
+            gone[f"no entity: {broken}" if broken else "isolated by the rules"] += 1
+    return gone
 
-    kinds, coverage = _typed(entities, known, [source for source, _ in types], pairs)
-    equals: dict[str, set[str]] = defaultdict(set)
+
+def _names(
+    graph: KnowledgeGraph,
+    entities: Sequence[str],
+    name: dict[str, str],
+    pairs: Iterable[tuple[str, str]],
+) -> tuple[list[tuple[str, ...]], Counter[str]]:
+    """(rows of the names that entities keep, their own behind those of the graph; what is
+    dropped)."""
+    stay, equals = set(entities), defaultdict[str, set[str]](set)
     for first, second in pairs:
         equals[first].add(comparable(name[second]))
         equals[second].add(comparable(name[first]))
-    unnamed: Counter[str] = Counter()
     named: dict[tuple[str, str], tuple[str, ...]] = {}
-    for row in zip(*(graph.names[c].to_pylist() for c in graph.names.column_names), strict=True):
+    dropped: Counter[str] = Counter()
+    for row in graph.rows("names"):
         entity, said = row[0], row[1]
         if entity not in stay:
-            unnamed["of entities that are left out"] += 1
+            dropped["of entities that are left out"] += 1
         elif said != name[entity] and not is_chinese(said):
-            unnamed["of another script"] += 1
+            dropped["of another script"] += 1
         elif said != name[entity] and comparable(said) in equals[entity]:
-            unnamed["that an equivalent entity has for its own"] += 1
+            dropped["that an equivalent entity has for its own"] += 1
         elif (entity, said) in named:
-            unnamed["that stand there twice"] += 1
+            dropped["that stand there twice"] += 1
         else:
             named[entity, said] = row
-    own_names = [
-        (
-            entity,
-            name[entity],
-            "preferred",
-            "zh" if is_chinese(name[entity]) else "en",
-            "kg.refine",
-        )
-        for entity in entities
-        if (entity, name[entity]) not in named
+    own = ((entity, name[entity]) for entity in entities)
+    own_rows = [
+        (entity, said, "preferred", "zh" if is_chinese(said) else "en", "kg.refine")
+        for entity, said in own
+        if (entity, said) not in named
     ]
-    names = [*named.values(), *own_names]
-    notes = [row for row in graph.definitions.to_pylist() if row["id"] in stay]
-
-    def columns(part: Sequence[tuple[str, ...]], *keys: str) -> dict[str, list[str]]:
-        return {key: [row[place] for row in part] for place, key in enumerate(keys)}
-
-    report = {
-        "triples": {"given": len(graph.triples), "dropped": dict(dropped), "kept": len(kept)},
-        "relations": {
-            "given": len(graph.relations),
-            "free text": sorted(text),
-            "seen too rarely": sorted(rare),
-        },
-        "equivalences": {"given": len(same), "dropped": dict(apart), "kept": len(pairs)},
-        "entities": {
-            "given": len(ids),
-            "dropped": dict(gone),
-            "kept": len(entities),
-            "kept for an equivalence alone": (
-                len(stay) - len({e for head, _, tail in kept for e in (head, tail)})
-            ),
-            "with a name of one character": sum(len(name[entity]) == 1 for entity in entities),
-        },
-        "names": {"given": len(graph.names), "dropped": dict(unnamed), "kept": len(names)},
-        "types": coverage,
-    }
-    return KnowledgeGraph(
-        entities=table(
-            "entities",
-            {
-                "id": entities,
-                "name": [name[e] for e in entities],
-                "type": [kinds[e] for e in entities],
-            },
-        ),
-        names=table("names", columns(names, "id", "name", "kind", "language", "source")),
-        definitions=table(
-            "definitions", columns([(r["id"], r["text"]) for r in notes], "id", "text")
-        ),
-        triples=table("triples", columns(kept, "head", "relation", "tail")),
-        equivalences=table(
-            "equivalences",
-            columns([(a, r, b) for (a, b), r in pairs.items()], "head", "relation", "tail"),
-        ),
-        manifest={
-            key: graph.manifest.get(key, "not stated") for key in ("source", "version", "licence")
-        }
-        | {"refined": report},
-    )
+    return [*named.values(), *own_rows], dropped
 
 
 def _known_types(
-    ids: Sequence[str],
     name: dict[str, str],
     own: dict[str, str],
     by_relation: dict[str, str],
@@ -397,14 +446,16 @@ def _known_types(
 ) -> dict[str, tuple[str, str]]:
     """entity -> (type, what said it), the first that says something; ("", "") where nothing
     does."""
-    known = {entity: (own[entity], "their own") for entity in ids if own[entity]}
+    known = {entity: (kind, "their own") for entity, kind in own.items() if kind}
     known |= {entity: (kind, "relations") for entity, kind in by_relation.items()}
     for source, graph in types:
-        found = types_by_name(graph)
+        kinds = types_by_name(graph)
         known |= {
-            e: (kind, source) for e in ids if e not in known and (kind := found.get(name[e], ""))
+            entity: (kinds[said], source)
+            for entity, said in name.items()
+            if entity not in known and said in kinds
         }
-    return {entity: known.get(entity, ("", "")) for entity in ids}
+    return {entity: known.get(entity, ("", "")) for entity in name}
 
 
 def _typed(

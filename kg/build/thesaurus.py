@@ -59,6 +59,7 @@ OWN, ALIAS, EQUIVALENCE, BRAND, GENERIC, PAIR = (
 )
 #: relation -> kind of the tail's name for the head, and of the head's for the tail
 TRADE = {"商品名": (BRAND, GENERIC), "通用名": (GENERIC, BRAND)}
+Names = dict[str, list[tuple[str, str]]]  # entity -> (name, kind) of each of its names
 SEPARATOR = "##"  # between several standard terms
 
 
@@ -116,29 +117,65 @@ def rows(
 ) -> tuple[list[tuple[str, str, str]], dict[str, int]]:
     """((entity, name, kind) of the thesaurus, what was left out), in the graph's order."""
     left_out: Counter[str] = Counter()
-    ids = graph.ids.to_pylist()
-    preferred = dict(zip(ids, graph.entities["name"].to_pylist(), strict=True))
-    given: dict[str, list[tuple[str, str]]] = {
-        entity: [(name, OWN)] for entity, name in preferred.items()
-    }
-    for entity, name in zip(
-        graph.names["id"].to_pylist(), graph.names["name"].to_pylist(), strict=True
-    ):
-        given[entity].append((name, ALIAS))
-    owners: dict[str, set[str]] = defaultdict(set)
-    for entity, own in given.items():
-        for name, _ in own:
-            owners[compared(name)].add(entity)
-
+    names = _own_names(graph)
+    owners = _bearers(names)
     joined: dict[str, set[str]] = defaultdict(set)
-    columns = (graph.equivalences[column].to_pylist() for column in ("head", "relation", "tail"))
-    for head, relation, tail in zip(*columns, strict=True):
+    _add_equivalences(graph, names, joined)
+    _add_pairs(pairs, owners, names, joined, left_out)
+    ambiguous = {
+        name
+        for name, entities in _bearers(names).items()
+        if len(entities) > 1 and not _related(entities, owners.get(name), joined)
+    }
+    found = []
+    for entity, own in names.items():
+        kept: dict[str, tuple[str, str]] = {}
+        for name, kind in own:
+            kept.setdefault(compared(name), (name, kind))
+        for name in [name for name in kept if len(name) < 2 or name in ambiguous]:
+            left_out["names of one character" if len(name) < 2 else "ambiguous names"] += 1
+            del kept[name]
+        if len(kept) > 1:
+            found += [(entity, name, kind) for name, kind in kept.values()]
+    return found, dict(left_out)
+
+
+def _own_names(graph: KnowledgeGraph) -> Names:
+    """The names of each entity in the graph, the preferred one first, in the graph's order."""
+    names: Names = {entity: [(name, OWN)] for entity, name in graph.rows("entities", "id", "name")}
+    for entity, name in graph.rows("names", "id", "name"):
+        names[entity].append((name, ALIAS))
+    return names
+
+
+def _bearers(names: Names) -> dict[str, set[str]]:
+    """Name, as it is compared -> the entities that have it."""
+    bearers: dict[str, set[str]] = defaultdict(set)
+    for entity, own in names.items():
+        for name, _ in own:
+            bearers[compared(name)].add(entity)
+    return bearers
+
+
+def _add_equivalences(graph: KnowledgeGraph, names: Names, joined: dict[str, set[str]]) -> None:
+    """Add to the names of each entity the preferred ones of its equivalents, and these to what it
+    is joined to."""
+    for head, relation, tail in graph.rows("equivalences"):
         of_tail, of_head = TRADE.get(relation, (EQUIVALENCE, EQUIVALENCE))
-        given[head].append((preferred[tail], of_tail))
-        given[tail].append((preferred[head], of_head))
+        names[head].append((names[tail][0][0], of_tail))
+        names[tail].append((names[head][0][0], of_head))
         joined[head].add(tail)
         joined[tail].add(head)
 
+
+def _add_pairs(
+    pairs: Iterable[tuple[str, list[str]]],
+    owners: dict[str, set[str]],
+    names: Names,
+    joined: dict[str, set[str]],
+    left_out: Counter[str],
+) -> None:
+    """Add each side of a user's pair to the names of the entities that have the other one."""
     for mention, terms in pairs:
         sides = (compared(mention), compared(terms[0])) if len(terms) == 1 else None
         if sides is None:
@@ -150,32 +187,11 @@ def rows(
         else:
             here, there = (sorted(owners.get(side, ())) for side in sides)
             for entity in there:
-                given[entity].append((mention, PAIR))
+                names[entity].append((mention, PAIR))
                 joined[entity].update(here)
             for entity in here:
-                given[entity].append((terms[0], PAIR))
+                names[entity].append((terms[0], PAIR))
                 joined[entity].update(there)
-
-    bearers: dict[str, set[str]] = defaultdict(set)
-    for entity, names in given.items():
-        for name, _ in names:
-            bearers[compared(name)].add(entity)
-    ambiguous = {
-        name
-        for name, entities in bearers.items()
-        if len(entities) > 1 and not _related(entities, owners.get(name), joined)
-    }
-    found = []
-    for entity in ids:
-        kept: dict[str, tuple[str, str]] = {}
-        for name, kind in given[entity]:
-            kept.setdefault(compared(name), (name, kind))
-        for name in [name for name in kept if len(name) < 2 or name in ambiguous]:
-            left_out["names of one character" if len(name) < 2 else "ambiguous names"] += 1
-            del kept[name]
-        if len(kept) > 1:
-            found += [(entity, name, kind) for name, kind in kept.values()]
-    return found, dict(left_out)
 
 
 def _related(entities: set[str], owners: set[str] | None, joined: dict[str, set[str]]) -> bool:
@@ -231,7 +247,7 @@ def build_thesaurus(graph: Path, out: Path, pairs: Sequence[Path] = ()) -> None:
     """
     loaded = KnowledgeGraph.load(graph)
     found, left_out = rows(loaded, [row for path in pairs for row in read_pairs(path)])
-    types = dict(zip(loaded.ids.to_pylist(), loaded.entities["type"].to_pylist(), strict=True))
+    types = dict(loaded.rows("entities", "id", "type"))
     table = pa.table(
         {name: [row[i] for row in found] for i, name in enumerate(SCHEMA.names)}, schema=SCHEMA
     )

@@ -19,14 +19,11 @@ from __future__ import annotations
 import csv
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-import pyarrow as pa
-
 from core.files import InputError, lines
-from kg.graph import KnowledgeGraph, table
+from kg.graph import KnowledgeGraph
 
 #: predicate -> kind of the name
 NAMES = {
@@ -111,11 +108,9 @@ def add_translations(graph: KnowledgeGraph, paths: Sequence[str | Path]) -> Know
     The manifest counts the names of each language under `translations`. Raises InputError as
     :func:`read_babelon` does, and where no row is of the graph.
     """
-    known = dict(
-        zip(graph.entities["id"].to_pylist(), graph.entities["name"].to_pylist(), strict=True)
-    )
-    named = set(zip(*(graph.names[c].to_pylist() for c in ("id", "name")), strict=True))
-    defined = set(zip(*(graph.definitions[c].to_pylist() for c in ("id", "text")), strict=True))
+    known = dict(graph.rows("entities", "id", "name"))
+    named = set(graph.rows("names", "id", "name"))
+    defined = set(graph.rows("definitions"))
     names: list[tuple[str, str, str, str, str]] = []
     definitions: list[tuple[str, str]] = []
     counts: Counter[str] = Counter()
@@ -150,15 +145,8 @@ def add_translations(graph: KnowledgeGraph, paths: Sequence[str | Path]) -> Know
                 f"{path}: none of its {rows:,} terms is in the graph. Give the translations of this"
                 " ontology."
             )
-    columns = ("id", "name", "kind", "language", "source")
-    added = table("names", {c: [name[i] for name in names] for i, c in enumerate(columns)})
-    texts = table(
-        "definitions", {"id": [d[0] for d in definitions], "text": [d[1] for d in definitions]}
-    )
     left_out = {**graph.manifest.get("left_out", {}), **counts}
-    return replace(
-        graph,
-        names=pa.concat_tables([graph.names, added]),
-        definitions=pa.concat_tables([graph.definitions, texts]),
-        manifest=graph.manifest | {"left_out": left_out, "translations": dict(languages)},
+    return graph.with_rows(
+        {"names": names, "definitions": definitions},
+        {"left_out": left_out, "translations": dict(languages)},
     )

@@ -180,7 +180,7 @@ def read(path: str | Path, language: str = "en", type: str | None = None) -> Kno
     ontology = Ontology(terms, version, header(DCT.license), left_out=reader.left_out)
     types = dict.fromkeys(terms, type) if type else None
     graph = obo.graph(ontology, f"RDF file {path.name}", types)
-    pairs = zip(graph.names["id"].to_pylist(), graph.names["name"].to_pylist(), strict=True)
+    pairs = graph.rows("names", "id", "name")
     codes = [reader.languages.get(pair, language) for pair in pairs]
     place = graph.names.column_names.index("language")
     graph.names = graph.names.set_column(place, "language", pa.array(codes, pa.string()))
