@@ -58,6 +58,7 @@ USED = {
     "MRCUI": ("CUI1", "REL", "CUI2"),
 }
 HOLDS = {"MRCONSO": "names", "MRSTY": "semantic types", "MRREL": "triples", "MRDEF": "definitions"}
+OPTIONAL = ("MRSTY", "MRREL", "MRDEF")  #: files that a graph can do without
 PATTERNS = {
     "CUI": r"C\d{7}",
     "CUI1": r"C\d{7}",
@@ -152,6 +153,13 @@ def _required(folder: Path, name: str, skip: Sequence[str]) -> Path | None:
     return path
 
 
+def _check_skip(skip: Sequence[str]) -> None:
+    """Raise InputError for a file that no graph can do without."""
+    for name in skip:
+        if name not in OPTIONAL:
+            raise InputError(f"--skip {name}: expected MRSTY, MRREL or MRDEF")
+
+
 def _wrong(path: Path, name: str, cause: str) -> InputError:
     wanted = {column: pattern for column, pattern in PATTERNS.items() if column in USED[name]}
     return broken_line(path, COLUMNS[name], "|", 0, True, wanted, cause)
@@ -235,6 +243,10 @@ class _Types(NamedTuple):
 
 
 def _semantic_types(path: Path | None, wanted: Sequence[str] | None) -> _Types:
+    if path is None and wanted is not None:
+        raise InputError(
+            "semantic_types needs MRSTY.RRF; take MRSTY out of --skip, or give no semantic types"
+        )
     if path is None:
         return _Types(np.zeros(CONCEPTS, np.int32), [""], np.ones(CONCEPTS, bool))
     pairs, names = [], {}
@@ -308,36 +320,17 @@ def _names(
         spoken = _is_among(batch["LAT"], languages)
         speaking.encode(batch["SAB"].filter(pa.array(spoken)))
         keep = spoken & _is_among(batch["SUPPRESS"], suppress) & _is_among(batch["SAB"], sources)
-        keep &= (
-            _is_among(batch["TTY"], term_types)
-            & allowed[number]
-            & pc.not_equal(batch["STR"], "").to_numpy(False)
-        )
+        keep &= _is_among(batch["TTY"], term_types) & allowed[number]
+        keep &= pc.not_equal(batch["STR"], "").to_numpy(False)
         if not keep.any():
             continue
         batch = batch.filter(pa.array(keep))
-        try:
-            sui = pc.cast(pc.utf8_slice_codeunits(batch["SUI"], 1), pa.int64()).to_numpy()
-        except pa.ArrowInvalid as error:
-            raise _wrong(path, "MRCONSO", str(error)) from error
-        if len(sui) and not 0 <= sui.min() <= sui.max() < 1 << 32:
-            raise _wrong(path, "MRCONSO", "a SUI that is none")
-        kind = np.ones(len(batch), np.int8)
-        kind[_is_among(batch["TTY"], ABBREVIATIONS)] = 2
-        kind[_is_among(batch["TTY"], OBSOLETE) | _is_among(batch["SUPPRESS"], ["O"])] = 3
+        sui = _string_numbers(batch["SUI"], path)
         language = lat.encode(batch["LAT"])
-        priority = np.array([len(languages) - languages.index(one) for one in lat], np.int8)[
-            language
-        ]
-        rank = (
-            8 * priority
-            + 4 * _is_among(batch["TS"], ["P"])
-            + 2 * _is_among(batch["STT"], ["PF"])
-            + _is_among(batch["ISPREF"], ["Y"])
-        ).astype(np.int16)
-        parts.append(
-            (number[keep], sui, rank, kind, language.astype(np.int8), sab.encode(batch["SAB"]))
-        )
+        priority = [len(languages) - languages.index(one) for one in lat]
+        rank = _ranks(batch, np.array(priority, np.int8)[language])
+        kind, source = _name_kinds(batch), sab.encode(batch["SAB"])
+        parts.append((number[keep], sui, rank, kind, language.astype(np.int8), source))
         texts.append(batch["STR"].cast(pa.large_string()))
     if not parts:
         raise InputError(
@@ -350,15 +343,8 @@ def _names(
         np.concatenate(column) for column in zip(*parts, strict=True)
     )
     del parts
-    # One row per concept and string (a SUI is one string in one language): the best-ranked, then
-    # the first.
-    string = (cui.astype(np.int64) << 32) | sui
-    order = np.lexsort((-rank, string))
-    first = np.ones(len(order), bool)
-    first[1:] = string[order[1:]] != string[order[:-1]]
-    order = order[first]
-    order = order[np.lexsort((order, -rank[order], cui[order]))]
-    del string, sui, first
+    order = _distinct_names(cui, sui, rank)
+    del sui
     cui, kind, language, source = cui[order], kind[order], language[order], source[order]
     preferred = np.flatnonzero(np.diff(cui, prepend=-1))
     kind[preferred] = 0
@@ -368,6 +354,49 @@ def _names(
     return _Names(
         cui, text, kind, language, source, preferred, list(lat), list(sab), rows, list(speaking)
     )
+
+
+def _string_numbers(column: pa.Array, path: Path) -> np.ndarray:
+    """(rows,) int64: the number in SUIs like S0000005. Raises InputError naming the first wrong
+    line."""
+    try:
+        sui = pc.cast(pc.utf8_slice_codeunits(column, 1), pa.int64()).to_numpy()
+    except pa.ArrowInvalid as error:
+        raise _wrong(path, "MRCONSO", str(error)) from error
+    if len(sui) and not 0 <= sui.min() <= sui.max() < 1 << 32:
+        raise _wrong(path, "MRCONSO", "a SUI that is none")
+    return np.asarray(sui)
+
+
+def _name_kinds(batch: pa.RecordBatch) -> np.ndarray:
+    """(rows,) int8: the place of each name's kind in KIND_LABELS; none is preferred yet."""
+    kind = np.ones(len(batch), np.int8)
+    kind[_is_among(batch["TTY"], ABBREVIATIONS)] = 2
+    kind[_is_among(batch["TTY"], OBSOLETE) | _is_among(batch["SUPPRESS"], ["O"])] = 3
+    return kind
+
+
+def _ranks(batch: pa.RecordBatch, priority: np.ndarray) -> np.ndarray:
+    """(rows,) int16: how near each name is to its concept's preferred one: by its language first,
+    then by TS, STT and ISPREF."""
+    rank = (
+        8 * priority
+        + 4 * _is_among(batch["TS"], ["P"])
+        + 2 * _is_among(batch["STT"], ["PF"])
+        + _is_among(batch["ISPREF"], ["Y"])
+    )
+    return rank.astype(np.int16)
+
+
+def _distinct_names(cui: np.ndarray, sui: np.ndarray, rank: np.ndarray) -> np.ndarray:
+    """Rows of names by concept, the best-ranked first, then in file order. One row per concept and
+    string (a SUI is one string in one language): the best-ranked, then the first."""
+    string = (cui.astype(np.int64) << 32) | sui
+    order = np.lexsort((-rank, string))
+    first = np.ones(len(order), bool)
+    first[1:] = string[order[1:]] != string[order[:-1]]
+    order = order[first]
+    return order[np.lexsort((order, -rank[order], cui[order]))]
 
 
 class _Triples(NamedTuple):
@@ -515,73 +544,24 @@ def read(
         skip: Files to go without, of MRSTY, MRREL and MRDEF.
     """
     folder = Path(folder)
-    for name in skip:
-        if name not in ("MRSTY", "MRREL", "MRDEF"):
-            raise InputError(f"--skip {name}: expected MRSTY, MRREL or MRDEF")
+    _check_skip(skip)
     conso = files(folder)[0]
-    sty, rel, definition = (_required(folder, name, skip) for name in ("MRSTY", "MRREL", "MRDEF"))
-    if semantic_types is not None and sty is None:
-        raise InputError(
-            "semantic_types needs MRSTY.RRF; take MRSTY out of --skip, or give no semantic types"
-        )
-
+    sty, rel, definition = (_required(folder, name, skip) for name in OPTIONAL)
     types = _semantic_types(sty, semantic_types)
     names = _names(conso, types.allowed, languages, sources, suppress, term_types)
     concepts = names.cui[names.preferred]
-    if len(concepts) >= 1 << RELATION:
-        raise InputError(
-            f"{conso}: {len(concepts):,} concepts are kept, {(1 << RELATION) - 1:,} at most. Filter"
-            " them."
-        )
-    index = np.full(CONCEPTS, -1, np.int32)
-    index[concepts] = np.arange(len(concepts), dtype=np.int32)
-    entities = pa.table(
-        {
-            "id": _column(concepts, _strings),
-            "name": names.text.take(pa.array(names.preferred)),
-            "type": _labels(types.label[concepts], types.labels),
-        },
-        SCHEMAS["entities"],
-    )
+    index = _index(concepts, conso)
+    entities, name_table = _entity_table(concepts, names, types), _name_table(names)
     left_out = {"MRCONSO rows by filter or repeated": names.rows - len(names.cui)}
-    name_table = pa.table(
-        {
-            "id": _column(names.cui, _strings),
-            "name": names.text,
-            "kind": _labels(names.kind, KIND_LABELS),
-            "language": _labels(
-                names.language, [LANGUAGES.get(one, one.lower()) for one in names.languages]
-            ),
-            "source": _labels(names.source, names.sources),
-        },
-        SCHEMAS["names"],
-    )
     speaking = names.speaking
     del names, types
-
-    if definition is None:
-        definitions = SCHEMAS["definitions"].empty_table()
-    else:
+    definitions, triples = (SCHEMAS[part].empty_table() for part in ("definitions", "triples"))
+    if definition:
         definitions = _definitions(definition, index, sources, suppress, speaking)
-    if rel is None:
-        triples = SCHEMAS["triples"].empty_table()
-    else:
+    if rel:
         found = _triples(rel, index, sources, suppress, relations, include_rel)
         left_out |= found.left_out
-        mask = (1 << RELATION) - 1
-        triples = pa.table(
-            {
-                "head": _column(found.packed, lambda part: _strings(concepts[part >> HEAD])),
-                "relation": _column(
-                    found.packed,
-                    lambda part: pa.array(found.labels, pa.string()).take(
-                        pa.array((part >> RELATION) & ((1 << HEAD - RELATION) - 1))
-                    ),
-                ),
-                "tail": _column(found.packed, lambda part: _strings(concepts[part & mask])),
-            },
-            SCHEMAS["triples"],
-        )
+        triples = _triple_table(found, concepts)
         del found
     manifest: dict[str, Any] = {
         "source": "UMLS Metathesaurus",
@@ -589,10 +569,58 @@ def read(
         "licence": "UMLS Metathesaurus License: not to be passed on",
         "left_out": left_out,
     }
-    if (retired := _file(folder, "MRCUI")) is not None:
-        alternatives, others = _alternatives(retired, set(entities["id"].to_pylist()))
-        manifest["alternatives"], left_out["ids of MRCUI that mean no kept concept"] = (
-            alternatives,
-            others,
-        )
+    if retired := _file(folder, "MRCUI"):
+        known = set(entities["id"].to_pylist())
+        manifest["alternatives"], others = _alternatives(retired, known)
+        left_out["ids of MRCUI that mean no kept concept"] = others
     return KnowledgeGraph(entities, name_table, definitions, triples, manifest)
+
+
+def _index(concepts: np.ndarray, path: Path) -> np.ndarray:
+    """(CONCEPTS,) int32: the place of each concept, -1 of those that are not kept. Raises
+    InputError for more than a triple has bits for."""
+    if len(concepts) >= 1 << RELATION:
+        raise InputError(
+            f"{path}: {len(concepts):,} concepts are kept, {(1 << RELATION) - 1:,} at most. Filter"
+            " them."
+        )
+    index = np.full(CONCEPTS, -1, np.int32)
+    index[concepts] = np.arange(len(concepts), dtype=np.int32)
+    return index
+
+
+def _entity_table(concepts: np.ndarray, names: _Names, types: _Types) -> pa.Table:
+    """The concepts with their preferred names and semantic types."""
+    columns = {
+        "id": _column(concepts, _strings),
+        "name": names.text.take(pa.array(names.preferred)),
+        "type": _labels(types.label[concepts], types.labels),
+    }
+    return pa.table(columns, SCHEMAS["entities"])
+
+
+def _name_table(names: _Names) -> pa.Table:
+    """The kept names."""
+    languages = [LANGUAGES.get(one, one.lower()) for one in names.languages]
+    columns = {
+        "id": _column(names.cui, _strings),
+        "name": names.text,
+        "kind": _labels(names.kind, KIND_LABELS),
+        "language": _labels(names.language, languages),
+        "source": _labels(names.source, names.sources),
+    }
+    return pa.table(columns, SCHEMAS["names"])
+
+
+def _triple_table(found: _Triples, concepts: np.ndarray) -> pa.Table:
+    """The triples, unpacked."""
+    tail, relation = (1 << RELATION) - 1, (1 << HEAD - RELATION) - 1  # masks of their bits
+    labels = pa.array(found.labels, pa.string())
+    columns = {
+        "head": _column(found.packed, lambda part: _strings(concepts[part >> HEAD])),
+        "relation": _column(
+            found.packed, lambda part: labels.take(pa.array((part >> RELATION) & relation))
+        ),
+        "tail": _column(found.packed, lambda part: _strings(concepts[part & tail])),
+    }
+    return pa.table(columns, SCHEMAS["triples"])
