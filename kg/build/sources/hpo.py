@@ -168,17 +168,10 @@ def read(folder: str | Path | None = None) -> KnowledgeGraph:
     hpoa, genes = hpoa[hpoa["hpo_id"].isin(known)], genes[genes["hpo_id"].isin(known)]
     gene_id = "NCBIGene:" + genes["ncbi_gene_id"]
 
-    diseases = hpoa.drop_duplicates("database_id")[["database_id", "disease_name"]].set_axis(
-        ["id", "name"], axis=1
-    )
-    diseases["name"] = diseases["name"].str.split().str.join(" ")
+    diseases, symbols = _diseases(hpoa), _symbols(genes, gene_id)
     # annotated to genes only: no name anywhere
     unnamed = sorted(set(genes["disease_id"]) - set(diseases["id"]))
-    symbols = pd.DataFrame({"id": gene_id, "name": genes["gene_symbol"]}).drop_duplicates("id")
-    symbols["id"], symbols["name"] = symbols["id"].astype(str), symbols["name"].astype(str)
     nameless = symbols["name"] == "-"
-    named = symbols[~nameless]
-
     entities = pd.concat(
         [
             terms.entities.to_pandas(),
@@ -187,13 +180,12 @@ def read(folder: str | Path | None = None) -> KnowledgeGraph:
             symbols.assign(name=symbols["name"].where(~nameless, symbols["id"]), type="gene"),
         ]
     )
+    prefixes = diseases["id"].str.split(":").str[0]
     names = pd.concat(
         [
             terms.names.to_pandas(),
-            diseases.assign(
-                kind="preferred", language="en", source=diseases["id"].str.split(":").str[0]
-            ),
-            named.assign(kind="symbol", language="en", source="NCBIGene"),
+            diseases.assign(kind="preferred", language="en", source=prefixes),
+            symbols[~nameless].assign(kind="symbol", language="en", source="NCBIGene"),
         ]
     )
     triples = pd.concat(
@@ -216,6 +208,20 @@ def read(folder: str | Path | None = None) -> KnowledgeGraph:
         triples=pa.Table.from_pandas(triples, SCHEMAS["triples"], preserve_index=False),
         manifest=terms.manifest | {"left_out": terms.manifest["left_out"] | left_out},
     )
+
+
+def _diseases(hpoa: pd.DataFrame) -> pd.DataFrame:
+    """id and name of each annotated disease, its first name."""
+    first = hpoa.drop_duplicates("database_id")[["database_id", "disease_name"]]
+    diseases = first.set_axis(["id", "name"], axis=1)
+    diseases["name"] = diseases["name"].str.split().str.join(" ")
+    return diseases
+
+
+def _symbols(genes: pd.DataFrame, gene_id: pd.Series) -> pd.DataFrame:
+    """id and symbol of each annotated gene, its first symbol; `-` is none."""
+    symbols = pd.DataFrame({"id": gene_id, "name": genes["gene_symbol"]}).drop_duplicates("id")
+    return symbols.astype(str)
 
 
 def texts(folder: str | Path | None = None) -> Iterator[tuple[str, str, str]]:

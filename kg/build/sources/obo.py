@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from core.files import InputError, lines, parse_json, read_text, unpacked_name
-from kg.graph import KnowledgeGraph, table
+from kg.graph import KnowledgeGraph
 
 SCOPES = {"EXACT": "exact", "NARROW": "narrow", "BROAD": "broad", "RELATED": "related"}
 #: Synonym types that say more than the scope does. HPO's own names, and the OBO Metadata
@@ -52,6 +52,8 @@ TYPES = {
 }
 UNKNOWN_SCOPE = "synonyms of an unknown scope, taken as related ({})"
 UNKNOWN_TYPE = "types of synonyms that are not used ({})"
+#: words that a property_value of the header begins with
+LICENCES = (["terms:license"], ["dcterms:license"], ["dc:license"])
 ESCAPES = {"n": "\n", "W": " ", "t": "\t"}
 QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"\s*')
 SAID = re.compile(r'(?:"(?:[^"\\]|\\.)*"|\\.|[^!])*')  # a line without its comment
@@ -139,6 +141,16 @@ def _synonym(value: str, where: str, scope: str | None, left_out: Counter[str]) 
     return one_line(text), kind_of(scope, words[0] if words else "")
 
 
+def _edge(tag: str, value: str, where: str, line: str) -> tuple[str, str]:
+    """(relation, other id) of an is_a or relationship line. Raises InputError for another shape."""
+    wanted = 1 if tag == "is_a" else 2
+    words = re.split(r"(?<!\\)[!{]", value)[0].split()
+    if len(words) != wanted:
+        shape = "is_a: ID ! name" if wanted == 1 else "relationship: RELATION ID ! name"
+        raise InputError(f"{where}: expected `{shape}`, got {line[:60]!r}. Fix the line.")
+    return "is_a" if wanted == 1 else words[0], unescaped(words[-1])
+
+
 def _without_comment(line: str) -> str:
     match = SAID.match(line) if "!" in line else None
     return match[0] if match else line
@@ -160,30 +172,48 @@ def _logical_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def _from_text(path: Path) -> Ontology:
-    header: dict[str, str] = {}
-    terms: dict[str, Term] = {}
-    licence = ""
-    left_out: Counter[str] = Counter()
-    stanza, opened_at = "header", 0
-    term: Term | None = None  # None inside [Term] until its id has been read
-    relation, relations = "", dict[str, str]()  # names of relations, by id
+    file = _TextFile(path)
     for number, line in _logical_lines(path):
         line = _without_comment(line).strip()
-        if not line:
-            continue
-        where = f"{path}:{number}"
-        if line.startswith("[") and stanza == "Term" and term is None:
-            raise InputError(
-                f"{path}:{opened_at}: this [Term] has no `id:` line. Add it or take the stanza out."
-            )
         if line.startswith("["):
-            if not line.endswith("]"):
-                raise InputError(
-                    f"{where}: expected a stanza like [Term], got {line[:60]!r}. Fix the line."
-                )
-            stanza, opened_at, term = line[1:-1], number, None
-            left_out[f"[{stanza}] stanzas"] += stanza not in ("Term", "Typedef")
-            continue
+            file.open_stanza(line, number)
+        elif line:
+            file.add_line(line, f"{path}:{number}")
+    return file.ontology()
+
+
+class _TextFile:
+    """What the lines of an OBO file have said so far."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.header: dict[str, str] = {}
+        self.licence = ""
+        self.terms: dict[str, Term] = {}
+        self.left_out: Counter[str] = Counter()
+        self.stanza, self.opened_at = "header", 0
+        self.term: Term | None = None  # None inside [Term] until its id has been read
+        self.relation, self.relations = "", dict[str, str]()  # names of relations, by id
+
+    def open_stanza(self, line: str, number: int) -> None:
+        """Begin [Term], [Typedef] or another stanza. Raises InputError where the last [Term] has no
+        id, and for a broken line."""
+        if self.stanza == "Term" and self.term is None:
+            raise self._nameless("Add it or take the stanza out.", "")
+        if not line.endswith("]"):
+            raise InputError(
+                f"{self.path}:{number}: expected a stanza like [Term], got {line[:60]!r}. Fix the"
+                " line."
+            )
+        self.stanza, self.opened_at, self.term = line[1:-1], number, None
+        self.left_out[f"[{self.stanza}] stanzas"] += self.stanza not in ("Term", "Typedef")
+
+    def _nameless(self, fix: str, cause: str) -> InputError:
+        where = f"{self.path}:{self.opened_at}"
+        return InputError(f"{where}: this [Term] has no `id:` line{cause}. {fix}")
+
+    def add_line(self, line: str, where: str) -> None:
+        """Add what a line says. Raises InputError for one that is not `tag: value`."""
         tag, colon, value = line.partition(":")
         value = value.strip()
         if not colon or not tag or " " in tag:
@@ -191,79 +221,86 @@ def _from_text(path: Path) -> Ontology:
                 f"{where}: expected `tag: value`, got {line[:60]!r}. Fix the line, or give an .obo"
                 " file."
             )
-        if stanza == "header":
-            header.setdefault(tag, value)
-            words = value.split()
-            if tag == "property_value" and words[:1] in (
-                ["terms:license"],
-                ["dcterms:license"],
-                ["dc:license"],
-            ):
-                licence = unescaped(" ".join(words[1:2])).strip('"')
-            elif tag == "remark" and "licen" in value.lower():
-                licence = licence or one_line(unescaped(value))
-            continue
-        if stanza == "Typedef" and tag in ("id", "name"):
+        if self.stanza == "header":
+            self._add_to_header(tag, value)
+        elif self.stanza == "Typedef" and tag in ("id", "name"):
             words = unescaped(MODIFIERS.sub("", value)).split()
             if tag == "id":
-                relation = " ".join(words)
-            relations[relation] = "_".join(words)
-        if stanza != "Term":
-            continue
-        if tag == "id":
-            if not value or value in terms or term is not None:
+                self.relation = " ".join(words)
+            self.relations[self.relation] = "_".join(words)
+        elif self.stanza == "Term" and tag == "id":
+            self._open_term(value, where)
+        elif self.stanza == "Term":
+            if self.term is None:
                 raise InputError(
-                    f"{where}: expected one new id a term, got {value!r} (empty or repeated)."
-                    " Fix it."
+                    f"{where}: expected the term's `id:` line first, got {line[:60]!r}. Fix the"
+                    " stanza."
                 )
-            term = terms[value] = Term(value.split()[0])
-            continue
-        if term is None:
+            _add_to_term(self.term, line, tag, value, where, self.left_out)
+
+    def _add_to_header(self, tag: str, value: str) -> None:
+        self.header.setdefault(tag, value)
+        words = value.split()
+        if tag == "property_value" and words[:1] in LICENCES:
+            self.licence = unescaped(" ".join(words[1:2])).strip('"')
+        elif tag == "remark" and "licen" in value.lower():
+            self.licence = self.licence or one_line(unescaped(value))
+
+    def _open_term(self, value: str, where: str) -> None:
+        if not value or value in self.terms or self.term is not None:
             raise InputError(
-                f"{where}: expected the term's `id:` line first, got {line[:60]!r}. Fix the stanza."
+                f"{where}: expected one new id a term, got {value!r} (empty or repeated). Fix it."
             )
-        if tag == "name":
-            term.label = one_line(unescaped(MODIFIERS.sub("", value)))
-        elif tag == "namespace":
-            term.namespace = value
-        elif tag == "def":
-            term.definition = _quoted(value, where, tag)[0]
-        elif tag == "comment":
-            term.comments.append(unescaped(MODIFIERS.sub("", value)).strip())
-        elif tag == "synonym":
-            term.names.append(_synonym(value, where, None, left_out))
-        elif tag in ("exact_synonym", "narrow_synonym", "broad_synonym", "related_synonym"):
-            term.names.append(_synonym(value, where, tag.split("_")[0], left_out))
-        elif tag in ("is_a", "relationship"):
-            wanted = 1 if tag == "is_a" else 2
-            words = re.split(r"(?<!\\)[!{]", value)[0].split()
-            if len(words) != wanted:
-                shape = "is_a: ID ! name" if wanted == 1 else "relationship: RELATION ID ! name"
-                raise InputError(f"{where}: expected `{shape}`, got {line[:60]!r}. Fix the line.")
-            term.edges.append(("is_a" if wanted == 1 else words[0], unescaped(words[-1])))
-        elif tag == "is_obsolete":
-            term.obsolete |= value.lower().startswith("true")
-        elif tag == "property_value" and DEPRECATED.match(value):
-            term.obsolete = True
-        elif tag in ("alt_id", "replaced_by", "xref") and value:
-            ids = {
-                "alt_id": term.alternatives,
-                "replaced_by": term.replaced_by,
-                "xref": term.xrefs,
-            }[tag]
-            ids.append(unescaped(re.split(r"(?<!\\)\s", value)[0]))
-        else:
-            left_out[f"{tag} lines"] += 1
-    if stanza == "Term" and term is None:
-        raise InputError(
-            f"{path}:{opened_at}: this [Term] has no `id:` line: the file is cut. Fetch it again."
-        )
-    if not terms:
-        raise InputError(f"{path}:1: no [Term] stanza in the file. Give an ontology in OBO format.")
-    for term in terms.values():
-        term.edges = [(relations.get(relation, relation), tail) for relation, tail in term.edges]
-    version = header.get("data-version") or header.get("date", "")
-    return Ontology(terms, version, licence, header.get("default-namespace", ""), left_out)
+        self.term = self.terms[value] = Term(value.split()[0])
+
+    def ontology(self) -> Ontology:
+        """The terms of the whole file, their relations by name. Raises InputError for a file that
+        is cut or has no terms."""
+        if self.stanza == "Term" and self.term is None:
+            raise self._nameless("Fetch it again.", ": the file is cut")
+        if not self.terms:
+            raise InputError(
+                f"{self.path}:1: no [Term] stanza in the file. Give an ontology in OBO format."
+            )
+        names, header = self.relations, self.header
+        for term in self.terms.values():
+            term.edges = [(names.get(relation, relation), tail) for relation, tail in term.edges]
+        version = header.get("data-version") or header.get("date", "")
+        namespace = header.get("default-namespace", "")
+        return Ontology(self.terms, version, self.licence, namespace, self.left_out)
+
+
+def _add_to_term(
+    term: Term, line: str, tag: str, value: str, where: str, left_out: Counter[str]
+) -> None:
+    """Add to a term what a line of its stanza says; a tag that is not read is counted."""
+    if tag == "name":
+        term.label = one_line(unescaped(MODIFIERS.sub("", value)))
+    elif tag == "namespace":
+        term.namespace = value
+    elif tag == "def":
+        term.definition = _quoted(value, where, tag)[0]
+    elif tag == "comment":
+        term.comments.append(unescaped(MODIFIERS.sub("", value)).strip())
+    elif tag == "synonym":
+        term.names.append(_synonym(value, where, None, left_out))
+    elif tag in ("exact_synonym", "narrow_synonym", "broad_synonym", "related_synonym"):
+        term.names.append(_synonym(value, where, tag.split("_")[0], left_out))
+    elif tag in ("is_a", "relationship"):
+        term.edges.append(_edge(tag, value, where, line))
+    elif tag == "is_obsolete":
+        term.obsolete |= value.lower().startswith("true")
+    elif tag == "property_value" and DEPRECATED.match(value):
+        term.obsolete = True
+    elif tag in ("alt_id", "replaced_by", "xref") and value:
+        ids = {
+            "alt_id": term.alternatives,
+            "replaced_by": term.replaced_by,
+            "xref": term.xrefs,
+        }[tag]
+        ids.append(unescaped(re.split(r"(?<!\\)\s", value)[0]))
+    else:
+        left_out[f"{tag} lines"] += 1
 
 
 # OBO-graph JSON
@@ -476,80 +513,72 @@ def graph(ontology: Ontology, source: str, types: dict[str, str] | None = None) 
     """The kept terms as a graph. `types` has entity types by id; a term it lacks has its namespace
     as type, or the file's default namespace, or its id's prefix."""
     kept = {term.id: term for term in ontology.current_terms()}
-    types = types or {}
-    names: dict[tuple[str, str, str], None] = {}  # as an ordered set
-    triples: dict[tuple[str, str, str], None] = {}
-    dangling = xrefs = 0
-    same: dict[tuple[str, str], None] = {}
-    for term in kept.values():
-        for other in term.xrefs:
-            if other in kept and other != term.id:
-                same[min(term.id, other), max(term.id, other)] = None
-            else:
-                xrefs += 1
-        names[term.id, term.label, "preferred"] = None
-        names.update(((term.id, name, kind), None) for name, kind in term.names if name)
-        for relation, other in term.edges:
-            if other in kept:
-                triples[term.id, relation, other] = None
-            else:
-                dangling += 1
-    obsolete = sum(term.obsolete for term in ontology.terms.values())
-    unnamed = sum(not term.label and not term.obsolete for term in ontology.terms.values())
-    ids, labels, kinds = zip(*names, strict=True) if names else ((), (), ())
-    heads, relations, tails = zip(*triples, strict=True) if triples else ((), (), ())
-    defined = [term for term in kept.values() if term.definition]
-    fallback = ontology.namespace
-    return KnowledgeGraph(
-        entities=table(
-            "entities",
-            {
-                "id": list(kept),
-                "name": [t.label for t in kept.values()],
-                "type": [
-                    types.get(t.id) or t.namespace or fallback or t.id.split(":")[0]
-                    for t in kept.values()
-                ],
-            },
-        ),
-        names=table(
-            "names",
-            {
-                "id": ids,
-                "name": labels,
-                "kind": kinds,
-                "language": ["en"] * len(ids),
-                "source": [i.split(":")[0] for i in ids],
-            },
-        ),
-        definitions=table(
-            "definitions", {"id": [t.id for t in defined], "text": [t.definition for t in defined]}
-        ),
-        triples=table("triples", {"head": heads, "relation": relations, "tail": tails}),
+    edges, dangling = _edges(kept)
+    same, xrefs = _same(kept)
+    own_types, fallback = types or {}, ontology.namespace
+    every = ontology.terms.values()
+    left_out = {
+        "obsolete terms": sum(term.obsolete for term in every),
+        "terms without a label": sum(not term.label and not term.obsolete for term in every),
+        "edges to terms left out": dangling,
+        "xrefs to other vocabularies": xrefs,
+    }
+    return KnowledgeGraph.from_rows(
+        {
+            "entities": [
+                (i, t.label, own_types.get(i) or t.namespace or fallback or i.split(":")[0])
+                for i, t in kept.items()
+            ],
+            "names": _name_rows(kept),
+            "definitions": [(i, t.definition) for i, t in kept.items() if t.definition],
+            "triples": edges,
+            "equivalences": [(one, "xref", other) for one, other in same],
+        },
         manifest={
             "source": source,
             "version": ontology.version or "not stated in the file",
             "licence": ontology.licence or "not stated in the file",
             "alternatives": alternatives_of(ontology),
-            "left_out": (
-                {
-                    "obsolete terms": obsolete,
-                    "terms without a label": unnamed,
-                    "edges to terms left out": dangling,
-                    "xrefs to other vocabularies": xrefs,
-                }
-                | dict(+ontology.left_out)
-            ),
+            "left_out": left_out | dict(+ontology.left_out),
         },
-        equivalences=table(
-            "equivalences",
-            {
-                "head": [one for one, _ in same],
-                "relation": ["xref"] * len(same),
-                "tail": [other for _, other in same],
-            },
-        ),
     )
+
+
+def _name_rows(kept: dict[str, Term]) -> dict[tuple[str, ...], None]:
+    """Rows of names, each once: the label of a term, then its synonyms. The source of a name is the
+    prefix of its term's id."""
+    rows: dict[tuple[str, ...], None] = {}
+    for i, term in kept.items():
+        origin = ("en", i.split(":")[0])
+        rows[i, term.label, "preferred", *origin] = None
+        rows.update(((i, name, kind, *origin), None) for name, kind in term.names if name)
+    return rows
+
+
+def _edges(kept: dict[str, Term]) -> tuple[dict[tuple[str, str, str], None], int]:
+    """(edges between kept terms, each once; how many lead to others)."""
+    triples: dict[tuple[str, str, str], None] = {}
+    dangling = 0
+    for i, term in kept.items():
+        for relation, other in term.edges:
+            if other in kept:
+                triples[i, relation, other] = None
+            else:
+                dangling += 1
+    return triples, dangling
+
+
+def _same(kept: dict[str, Term]) -> tuple[dict[tuple[str, str], None], int]:
+    """(pairs of kept terms that an xref joins, each once; how many xrefs lead to others)."""
+    same: dict[tuple[str, str], None] = {}
+    others = 0
+    for i, term in kept.items():
+        for other in term.xrefs:
+            if other in kept and other != i:
+                same[min(i, other), max(i, other)] = None
+            else:
+                others += 1
+    return same, others
 
 
 def files(path: str | Path) -> list[Path]:
