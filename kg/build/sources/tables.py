@@ -356,32 +356,39 @@ class _Reader:
         return part.inherits or not self.strict
 
 
-def _usual_tables(
-    path: Path,
-    chosen: Mapping[str, Sequence[str] | None],
-    form: Form,
-    headerless: bool,
-    columns: Mapping[str, str],
-    draft: Draft,
-) -> list[_Table]:
+@dataclass(frozen=True)
+class _Usual:
+    """How tables of usual names are read.
+
+    chosen: the files of each part; None: those of its usual name.
+    columns: ours, or part.ours, by theirs.
+    synonyms, separator: columns of the entities with further names, and what parts these.
+    """
+
+    chosen: Mapping[str, Sequence[str] | None]
+    headerless: bool
+    columns: Mapping[str, str]
+    synonyms: tuple[str, ...]
+    separator: str
+
+    def check_unused(self, preset: str) -> None:
+        """Raise InputError where an option is given that a preset decides itself."""
+        files_chosen = any(own is not None for own in self.chosen.values())
+        if self.headerless or self.synonyms or files_chosen:
+            raise InputError(
+                f"--preset {preset}: names its files and columns itself. Leave --entities, --names,"
+                " --definitions, --triples, --equivalences, --synonyms and --headerless out."
+            )
+
+
+def _usual_tables(path: Path, usual: _Usual, form: Form, draft: Draft) -> list[_Table]:
     """The tables of usual names in a folder, or the one file. Raises InputError for none, and for
     no entities."""
     unread: list[Path] = []
     if path.is_dir():
-        by_name, others = _find_files(path, [p for p, own in chosen.items() if own is None])
-        found = {
-            part: by_name[part] if own is None else [path / one for one in own]
-            for part, own in chosen.items()
-        }
-        read_too = {file for own in found.values() for file in own}
-        hidden = [one for one in path.iterdir() if one.name.startswith(".")]
-        draft.left_out[HIDDEN] += sum(file not in read_too for file in hidden)
-        unread = [file for file in others if file not in read_too]
-        if unread:
-            listed = ", ".join(file.name for file in unread)
-            draft.left_out[f"files that are no table ({listed:.200})"] = len(unread)
+        found, unread = _files_in_folder(path, usual.chosen, draft.left_out)
     else:
-        part = "triples" if headerless else _part_of_file(path, form, columns)
+        part = "triples" if usual.headerless else _part_of_file(path, form, usual.columns)
         found = {part: [path]}
     if not any(found.values()):
         raise InputError(
@@ -396,13 +403,34 @@ def _usual_tables(
             " --missing add"
         )
     bare = Form(form.encoding, form.delimiter, REQUIRED["triples"], sheet=form.sheet)
-    return [
-        _Table(
-            file, Layout((), form=bare if headerless and part == "triples" else form), part, columns
-        )
-        for part in PARTS
-        for file in found.get(part, [])
-    ]
+    tables: list[_Table] = []
+    for part in PARTS:
+        layout = Layout((), form=bare if usual.headerless and part == "triples" else form)
+        synonyms = usual.synonyms if part == "entities" else ()
+        tables += [
+            _Table(file, layout, part, usual.columns, synonyms, usual.separator)
+            for file in found.get(part, [])
+        ]
+    return tables
+
+
+def _files_in_folder(
+    folder: Path, chosen: Mapping[str, Sequence[str] | None], left_out: Counter[str]
+) -> tuple[dict[str, list[Path]], list[Path]]:
+    """({part: its files}, the files that are not read), which are counted."""
+    by_name, others = _find_files(folder, [part for part, own in chosen.items() if own is None])
+    found = {
+        part: by_name[part] if own is None else [folder / one for one in own]
+        for part, own in chosen.items()
+    }
+    read_too = {file for own in found.values() for file in own}
+    hidden = [one for one in folder.iterdir() if one.name.startswith(".")]
+    left_out[HIDDEN] += sum(file not in read_too for file in hidden)
+    unread = [file for file in others if file not in read_too]
+    if unread:
+        listed = ", ".join(file.name for file in unread)
+        left_out[f"files that are no table ({listed:.200})"] = len(unread)
+    return found, unread
 
 
 def _check_columns_used(columns: Mapping[str, str], tables: Sequence[_Table]) -> None:
@@ -543,57 +571,77 @@ def read(
         version: Version of the graph, for its manifest.
         licence: Licence of the graph, for its manifest.
     """
-    path = Path(path)
+    _check_options(separator, missing, encoding)
+    renamed = _parse_columns(columns)
+    form = Form(encoding, parse_delimiter(delimiter) if delimiter else "", sheet=sheet or "")
+    chosen = dict(zip(PARTS, (entities, names, definitions, triples, equivalences), strict=True))
+    usual = _Usual(chosen, headerless, renamed, tuple(synonyms), separator)
+    draft, facts = Draft(language, source, missing or "error"), (version, licence)
+    if preset is None:
+        return _read_usual(Path(path), usual, form, draft, facts)
+    usual.check_unused(preset)
+    return _read_preset(Path(path), preset, form, renamed, missing, draft, facts)
+
+
+def _check_options(separator: str, missing: str | None, encoding: str) -> None:
+    """Raise InputError for an option out of its range."""
     if not separator:
         raise InputError("--separator: expected at least one character")
     if missing not in ("error", "add", "drop", None):
         raise InputError(f"--missing {missing}: expected error, add or drop")
     check_table_encoding(encoding)
-    renamed = _parse_columns(columns)
-    mark = parse_delimiter(delimiter) if delimiter else ""
-    chosen = {
-        "entities": entities,
-        "names": names,
-        "definitions": definitions,
-        "triples": triples,
-        "equivalences": equivalences,
-    }
-    draft = Draft(language, source, missing or "error")
+
+
+def _read_usual(
+    path: Path, usual: _Usual, form: Form, draft: Draft, facts: tuple[str, str | None]
+) -> KnowledgeGraph:
+    """The graph of tables of usual names and columns."""
+    version, licence = facts
     manifest = {"source": f"tables in {path.name}", "version": version}
-    if preset is None:
-        form = Form(encoding, mark, sheet=sheet or "")
-        tables = _usual_tables(path, chosen, form, headerless, renamed, draft)
-        for table in tables:
-            if table.part == "entities":
-                table.synonyms, table.separator = tuple(synonyms), separator
-        _Reader(draft, True).read(tables)
-        _check_columns_used(renamed, tables)
-    else:
-        if headerless or synonyms or any(own is not None for own in chosen.values()):
-            raise InputError(
-                f"--preset {preset}: names its files and columns itself. Leave --entities, --names,"
-                " --definitions, --triples, --equivalences, --synonyms and --headerless out."
-            )
-        own_preset = load_preset(preset, language)
-        changed = {"delimiter": mark, "sheet": sheet or "", "encoding": encoding}
-        own_preset = own_preset.with_options(
-            {key: value for key, value in changed.items() if value and value != "utf-8"}, renamed
-        )
-        draft.source = own_preset.source if source == "tables" else source
-        draft.missing, draft.repeated = missing or own_preset.missing, own_preset.repeated
-        manifest["source"] = f"{own_preset.about}: {path.name}"
-        licence = licence or own_preset.licence
-        tables = _preset_tables(path, own_preset, draft.left_out)
-        _Reader(draft, False).read(tables)
-        draft.name_relations(own_preset.relations)
-    draft.problems.check()
-    if not draft.entities:
-        files_read = [table.path for table in tables if table.part in ("", "entities")]
-        read_from = ", ".join(str(file) for file in files_read or [t.path for t in tables])
-        reasons = [f"{count:,} {why}" for why, count in draft.left_out.items() if count]
-        why = f" Left out: {'; '.join(reasons):.400}." if preset and reasons else ""
-        raise InputError(
-            f"{read_from:.200}: no entity.{why} Expected a line for each, such as id,name and then"
-            " D1,heart attack."
-        )
+    tables = _usual_tables(path, usual, form, draft)
+    _Reader(draft, True).read(tables)
+    _check_columns_used(usual.columns, tables)
+    _check_entities(draft, tables, False)
     return draft.graph(manifest | {"licence": licence or "not stated"})
+
+
+def _read_preset(
+    path: Path,
+    name: str,
+    form: Form,
+    renamed: Mapping[str, str],
+    missing: str | None,
+    draft: Draft,
+    facts: tuple[str, str | None],
+) -> KnowledgeGraph:
+    """The graph of a vocabulary's own files."""
+    version, licence = facts
+    preset = load_preset(name, draft.language)
+    changed = {"delimiter": form.delimiter, "sheet": form.sheet, "encoding": form.encoding}
+    preset = preset.with_options(
+        {key: value for key, value in changed.items() if value and value != "utf-8"}, renamed
+    )
+    draft.source = preset.source if draft.source == "tables" else draft.source
+    draft.missing, draft.repeated = missing or preset.missing, preset.repeated
+    manifest = {"source": f"{preset.about}: {path.name}", "version": version}
+    tables = _preset_tables(path, preset, draft.left_out)
+    _Reader(draft, False).read(tables)
+    draft.name_relations(preset.relations)
+    _check_entities(draft, tables, True)
+    return draft.graph(manifest | {"licence": licence or preset.licence or "not stated"})
+
+
+def _check_entities(draft: Draft, tables: Sequence[_Table], with_reasons: bool) -> None:
+    """Raise InputError where something was wrong, and for tables without an entity, with the
+    reasons why rows were left out."""
+    draft.problems.check()
+    if draft.entities:
+        return
+    files_read = [table.path for table in tables if table.part in ("", "entities")]
+    read_from = ", ".join(str(file) for file in files_read or [t.path for t in tables])
+    reasons = [f"{count:,} {why}" for why, count in draft.left_out.items() if count]
+    why = f" Left out: {'; '.join(reasons):.400}." if with_reasons and reasons else ""
+    raise InputError(
+        f"{read_from:.200}: no entity.{why} Expected a line for each, such as id,name and then"
+        " D1,heart attack."
+    )
