@@ -14,9 +14,9 @@ its manifest      settings, counts
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence, Sized
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -31,19 +31,20 @@ from kg.build.segment.cuts import (
     write_cut_points,
 )
 from kg.build.segment.ngrams import shaped
-from kg.build.segment.phrases import PhraseModel, Precision, mine, precision, write_phrases
+from kg.build.segment.phrases import Mined, PhraseModel, Precision, mine, precision, write_phrases
 from kg.build.segment.segmenter import (
     FORMAT,
     SEGMENTER,
     SHORT,
     SINGLES,
+    Explained,
     Segmenter,
     is_ideograph,
     read_dictionary,
     units,
 )
 from kg.documents.formats import documents, files_in
-from kg.graph import KnowledgeGraph, fingerprint, table
+from kg.graph import KnowledgeGraph, fingerprint
 
 PHRASE = "短语"  #: the type of a phrase that is no name of the graph
 SEGMENTS = pa.schema(
@@ -66,30 +67,12 @@ def vocabulary(graph: KnowledgeGraph, phrases: Sequence[str]) -> tuple[Knowledge
         for name in column["name"].to_pylist()
     }
     added = [phrase for phrase in dict.fromkeys(phrases) if shaped(phrase) not in known]
-    ids = [f"phrase:{phrase}" for phrase in added]
-    count = len(added)
-    entities = table("entities", {"id": ids, "name": added, "type": [PHRASE] * count})
-    names = table(
-        "names",
-        {
-            "id": ids,
-            "name": added,
-            "kind": ["preferred"] * count,
-            "language": ["zh"] * count,
-            "source": ["phrases"] * count,
-        },
-    )
-    return (
-        KnowledgeGraph(
-            pa.concat_tables([graph.entities, entities]),
-            pa.concat_tables([graph.names, names]),
-            graph.definitions,
-            graph.triples,
-            graph.manifest | {"phrases": count},
-            graph.equivalences,
-        ),
-        added,
-    )
+    ids = {phrase: f"phrase:{phrase}" for phrase in added}
+    rows: dict[str, list[tuple[str, ...]]] = {
+        "entities": [(i, phrase, PHRASE) for phrase, i in ids.items()],
+        "names": [(i, phrase, "preferred", "zh", "phrases") for phrase, i in ids.items()],
+    }
+    return graph.with_rows(rows, {"phrases": len(added)}), added
 
 
 def _is_long_candidate(name: str) -> bool:
@@ -157,96 +140,107 @@ def build_segmenter(
 
     Raises InputError for anything that cannot be read, before the text is.
     """
-    if not 0 < quality <= 1:
-        raise InputError(f"--quality {quality}: expected a share above 0 and at most 1")
-    settings: dict[str, Any] = {
-        "encoding": encoding,
-        "singles": singles,
-        "most": most,
-        "seed": seed,
-    }
-    settings |= {"quality": quality, "least": least, "longest": longest, "held_out": held_out}
-    wanted = request(graph, input, cut_points, dictionary, **settings, read_as=format)
+    _check_quality(quality)
+    cutting = {"encoding": encoding, "singles": singles, "quality": quality}
+    mining: dict[str, Any] = {"least": least, "longest": longest, "most": most}
+    mining |= {"held_out": held_out, "seed": seed}
+    wanted = request(graph, input, cut_points, dictionary, **cutting, **mining, read_as=format)
     if SEGMENTER.is_kept(out, {"request": wanted}, fresh):
         return
-    loaded = KnowledgeGraph.load(graph)
-    reviewed = read_cut_points(cut_points or REVIEWED)
+    loaded, reviewed = KnowledgeGraph.load(graph), read_cut_points(cut_points or REVIEWED)
     own = [word for path in dictionary for word in read_dictionary(path)]
     names = list(dict.fromkeys(loaded.names["name"].to_pylist()))
     paths = files_in(input)
-    mined = mine(
-        (document.text for document in documents(paths, format, "skip", encoding, used=False)),
-        names,
-        longest=longest,
-        least=least,
-        most=most,
-        held_out=held_out,
-        seed=seed,
-    )
+    texts = documents(paths, format, "skip", encoding, used=False)
+    mined = mine((document.text for document in texts), names, **mining)
+    whole, added = vocabulary(loaded, mined.select_phrases(quality))
+    cut = _cut_names([*names, *added], own, mined, reviewed, singles)
+    about = {"request": wanted, "singles": singles, "quality": quality, "seed": seed}
+    about |= {"graph": fingerprint(graph), "inputs": [path.name for path in paths]}
+    manifest = about | _count_names(mined, names, added, own, reviewed, cut)
+    with SEGMENTER.writing(out, manifest) as folder:
+        _write_tables(folder, mined, cut)
+        whole.save(folder / "vocabulary")
+    _print_counts(manifest, precision(mined, seed=seed))
+
+
+def _check_quality(quality: float) -> None:
+    """Raise InputError for a quality that is no share."""
+    if not 0 < quality <= 1:
+        raise InputError(f"--quality {quality}: expected a share above 0 and at most 1")
+
+
+class _Cut(NamedTuple):
+    """rows: the names that are cut. points: the characters that names might be cut at. words: what
+    Jieba learns. counts: names by their length."""
+
+    rows: list[Explained]
+    points: list[CutPoint]
+    words: list[tuple[str, int | None]]
+    counts: dict[str, int]
+
+
+def _cut_names(
+    names: Iterable[str],
+    own: Sequence[tuple[str, int | None]],
+    mined: Mined,
+    reviewed: dict[str, str],
+    singles: float,
+) -> _Cut:
+    """Propose cut points for the long ones of some names, and cut these."""
     model = PhraseModel.from_counts(mined.phrases, mined.total)
-    whole, added = vocabulary(
-        loaded, [text for text, _, score in mined.phrases if score >= quality]
-    )
-    every = list(dict.fromkeys([*names, *added]))
+    every = list(dict.fromkeys(names))
     candidates = [name for name in every if _is_long_candidate(name)]
-    points = proposed(
-        counted(model.pieces(units(name), whole=False) for name in candidates), reviewed
-    )
-    unseen = [
-        CutPoint(c, 0, 0, "", True, reviewed[c])
-        for c in sorted(set(reviewed) - {p.character for p in points})
-    ]
+    pieces = (model.pieces(units(name), whole=False) for name in candidates)
+    points = proposed(counted(pieces), reviewed)
+    unseen = set(reviewed) - {point.character for point in points}
+    points += [CutPoint(c, 0, 0, "", True, reviewed[c]) for c in sorted(unseen)]
     short = [
         name
         for name in every
         if 1 < len(name) <= SHORT and name.isalnum() and any(map(is_ideograph, name))
     ]
-    segmenter = Segmenter(
-        [*((name, None) for name in short), *own], reviewed, model, singles=singles
-    )
+    words = [*((name, None) for name in short), *own]
+    segmenter = Segmenter(words, reviewed, model, singles=singles)
+    rows = [row for row in map(segmenter.explain, candidates) if len(row.pieces) > 1]
+    counts = {
+        "short, for Jieba": len(short),
+        "long candidates": len(candidates),
+        "long": len(rows),
+        "not cut, so short": len(candidates) - len(rows),
+    }
+    return _Cut(rows, points, words, counts)
 
-    rows = [
-        explained for explained in map(segmenter.explain, candidates) if len(explained.pieces) > 1
-    ]
-    counts = dict(Counter(row.how for row in rows))
-    manifest = {
+
+def _count_names(
+    mined: Mined, names: Sized, added: Sized, own: Sized, reviewed: Sized, cut: _Cut
+) -> dict[str, Any]:
+    """What was mined and cut, for the manifest."""
+    return {
         "format": FORMAT,
-        "request": wanted,
         "total": mined.total,
-        "singles": singles,
-        "quality": quality,
-        "seed": seed,
-        "graph": fingerprint(graph),
-        "inputs": [path.name for path in paths],
         "mined": mined.report,
         "vocabulary": {
             "names of the graph": len(names),
             "phrases added": len(added),
-            "short, for Jieba": len(short),
-            "long candidates": len(candidates),
-            "long": len(rows),
-            "not cut, so short": len(candidates) - len(rows),
+            **cut.counts,
             "user words": len(own),
         },
-        "long by": counts,
+        "long by": dict(Counter(row.how for row in cut.rows)),
         "cut points": len(reviewed),
     }
-    with SEGMENTER.writing(out, manifest) as folder:
-        write_phrases(folder / "phrases.tsv", mined.phrases)
-        write_cut_points(folder / "cut_points.tsv", [*points, *unseen])
-        with written(folder / "words.tsv") as handle:
-            for word, count in [*((name, None) for name in short), *own]:
-                handle.write(word + (f"\t{count}" if count else "") + "\n")
-        columns = {
-            "name": [r.name for r in rows],
-            "pieces": [r.pieces for r in rows],
-            "how": [r.how for r in rows],
-        }
-        pq.write_table(
-            pa.table(columns, schema=SEGMENTS), folder / "segments.parquet", compression="zstd"
-        )
-        whole.save(folder / "vocabulary")
-    _print_counts(manifest, precision(mined, seed=seed))
+
+
+def _write_tables(folder: Path, mined: Mined, cut: _Cut) -> None:
+    """Write the phrases, cut points, words and segments."""
+    write_phrases(folder / "phrases.tsv", mined.phrases)
+    write_cut_points(folder / "cut_points.tsv", cut.points)
+    with written(folder / "words.tsv") as handle:
+        for word, count in cut.words:
+            handle.write(word + (f"\t{count}" if count else "") + "\n")
+    columns = {name: [getattr(row, name) for row in cut.rows] for name in SEGMENTS.names}
+    segments = pa.table(columns, schema=SEGMENTS)
+    pq.write_table(segments, folder / "segments.parquet", compression="zstd")
 
 
 def _print_counts(made: dict[str, Any], measured: Precision) -> None:

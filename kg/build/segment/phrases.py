@@ -75,6 +75,10 @@ class Mined(NamedTuple):
     held_out: frozenset[str]
     training: frozenset[str]
 
+    def select_phrases(self, quality: float) -> list[str]:
+        """The phrases of at least a quality, best first."""
+        return [text for text, _, score in self.phrases if score >= quality]
+
 
 def candidates(given: Symbols, longest: int = 8, least: int = 10) -> Candidates:
     """The candidates of a text with their features."""
