@@ -39,7 +39,6 @@ import csv
 import hashlib
 import html
 import json
-import os
 import re
 import shutil
 from collections import Counter
@@ -49,12 +48,13 @@ from pathlib import Path
 from typing import Any
 
 from core.artifact import check_files
-from core.executor import Part, parts_folder
+from core.executor import Part, PartsFolder, parts_folder
 from core.files import InputError, Span, check_writable, lines, written
 from core.outputs import check_no_input
 from core.settings import split_commas
 from kg.documents.formats import (
     check_options,
+    count_workers,
     documents,
     files_in,
     format_of,
@@ -352,30 +352,18 @@ def clean_files(
     Returns the counts. Raises InputError for an input that cannot be read, settings that leave
     nothing, and when no segment is left.
     """
-    workers = len(os.sched_getaffinity(0)) if workers is None else workers
-    columns, inputs = split_commas(columns), input
     out, counts = Path(out), Counter[str]()
-    check_lengths(shortest, longest, chinese)
-    check_options(None, "skip", encoding)
-    if workers < 1 or part_size < 1:
-        raise InputError(
-            f"expected at least one worker and one byte in a part, got {workers} and {part_size}"
-        )
-    check_writable(out)
-    check_no_input(out, inputs)
-    paths, place = files(inputs, counts), out.with_name(f"{out.name}.parts")
-    reading: dict[str, Any] = {"encoding": encoding, "columns": list(columns), "whole": whole}
+    reading = {"encoding": encoding, "columns": split_commas(columns), "whole": whole}
     lengths: dict[str, Any] = {"shortest": shortest, "longest": longest, "chinese": chinese}
+    check_lengths(**lengths)
+    check_options(None, "skip", encoding)
+    workers = count_workers(workers, part_size)
+    check_writable(out)
+    check_no_input(out, input)
+    paths, place = files(input, counts), out.with_name(f"{out.name}.parts")
     plan = planned(place, paths, None, part_size, kind_of=partial(_kind, whole=whole))
-    made_of = (
-        reading
-        | lengths
-        | {
-            "rules": RULES,
-            "inputs": [[str(path) for path in paths], plan.checksums],
-            "size": part_size,
-        }
-    )
+    inputs = [[str(path) for path in paths], plan.checksums]
+    made_of = reading | lengths | {"rules": RULES, "inputs": inputs, "size": part_size}
     with parts_folder(
         place, made_of, what="parts of an output", pattern="part-*", fresh=fresh
     ) as folder:
@@ -383,21 +371,32 @@ def clean_files(
         write: Callable[..., Any] = partial(_write_part, lengths=lengths)
         for own in folder.map(write, todo, lambda: reading, workers=workers, engine=engine):
             counts.update(own)
-        check_files(
-            place, folder.finish(todo, {})["sha256"], f"Remove {place} and run the command again."
-        )
-        left = any((place / part.name).stat().st_size for part in todo)
-        if left:
-            with written(out, "wb") as handle:
-                handle.writelines(_joined((place / part.name for part in todo), counts, twice))
+        _join_parts(folder, todo, out, counts, twice)
     shutil.rmtree(place)
-    if not left:
+    _check_segments(input, counts)
+    _print_counts(out, counts)
+    return counts
+
+
+def _join_parts(
+    folder: PartsFolder, todo: Sequence[Part], out: Path, counts: Counter[str], twice: bool
+) -> None:
+    """Check the files of all parts, and write the output where they have a segment."""
+    sums = folder.finish(todo, {})["sha256"]
+    check_files(folder.out, sums, f"Remove {folder.out} and run the command again.")
+    paths = [folder.out / part.name for part in todo]
+    if any(path.stat().st_size for path in paths):
+        with written(out, "wb") as handle:
+            handle.writelines(_joined(paths, counts, twice))
+
+
+def _check_segments(inputs: Sequence[Path], counts: Counter[str]) -> None:
+    """Raise InputError where no segment is left."""
+    if not counts["segments"]:
         raise InputError(
             f"{inputs[0]}: no segment is left of {counts['documents']:,} documents: {dict(counts)}."
             " Loosen --shortest or --chinese."
         )
-    _print_counts(out, counts)
-    return counts
 
 
 def _print_counts(out: Path, counts: Counter[str]) -> None:

@@ -723,6 +723,17 @@ class Plan(NamedTuple):
         ]
 
 
+def count_workers(workers: int | None, part_size: int) -> int:
+    """The processes that make parts: `workers`, or one a core. Raises InputError for fewer than
+    one, and for parts without a byte."""
+    workers = len(os.sched_getaffinity(0)) if workers is None else workers
+    if workers < 1 or part_size < 1:
+        raise InputError(
+            f"expected at least one worker and one byte in a part, got {workers} and {part_size}"
+        )
+    return workers
+
+
 def planned(
     folder: Path,
     paths: Sequence[Path],

@@ -9,21 +9,22 @@ of each file, so that a resumed run need not read them again.
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tqdm import tqdm
 
 from core.artifact import Artifact, check_files
-from core.executor import parts_folder
+from core.executor import PartsFolder, parts_folder
 from core.files import InputError, Span, json_lines, limit_documents, written
 from core.outputs import check_no_input
 from kg.documents.formats import (
+    Plan,
     check_options,
+    count_workers,
     documents,
     files_in,
     format_of,
@@ -157,82 +158,110 @@ def link_corpus(
     Returns the manifest. Raises InputError for bad input, finished parts intact.
     """
     limit_documents(max_document)
-    workers = len(os.sched_getaffinity(0)) if workers is None else workers
-    if linker not in LINKERS:
-        raise InputError(f"no linker {linker!r}; choose from: {', '.join(LINKERS)}")
+    reading: dict[str, Any] = {"empty": empty, "encoding": encoding}
+    _check_linker(linker)
     check_options(format, empty, encoding)
-    if workers < 1 or part_size < 1:
-        raise InputError(
-            f"expected at least one worker and one byte in a part, got {workers} and {part_size}"
-        )
+    workers = count_workers(workers, part_size)
     unread: Counter[str] = Counter()
     paths = files_in(input, unread)
     check_no_input(out, input)
-    options: dict[str, Any] = {}
-    if linker == "given":
-        GivenLinker(Ids(()), unknown=unknown)  # says at once when there is no such way
-        options = {"unknown": unknown}
-    elif linker == "scispacy":
-        if pipeline is None:
-            raise InputError(
-                "pipeline: the scispaCy linker wants a spaCy pipeline. Give --pipeline NAME or"
-                " FOLDER."
-            )
-        options = {"pipeline": str(pipeline), "threshold": threshold, "k": k}
+    options = _linker_options(linker, unknown, pipeline, threshold, k)
     plan = planned(out, paths, format, part_size)
-    settings = {
-        "graph": fingerprint(graph),
-        "linker": {"name": linker, "rules": RULES, **options},
-        "inputs": [
-            {"name": p.name, "format": format or format_of(p), "sha256": checksum}
-            for p, checksum in zip(paths, plan.checksums, strict=True)
-        ],
-        "empty": empty,
-        "encoding": encoding,
-        "part_size": part_size,
-    }
+    settings: dict[str, Any] = {"graph": fingerprint(graph)}
+    settings["linker"] = {"name": linker, "rules": RULES, **options}
+    settings["inputs"] = _describe_inputs(paths, format, plan.checksums)
+    settings |= reading | {"part_size": part_size}
+    make = partial(write_part, format=format, **reading)
+    work = _Work(make, partial(_linker, graph, linker, options), workers, engine)
     with parts_folder(out, settings, what="linked corpus", pattern="part-*", fresh=fresh) as folder:
-        if folder.manifest:
-            LINKED.say_kept(out)
-            _print_counts(out, folder.manifest)
-            return folder.manifest
-        todo, entities = plan.save(out), set[str]()
-        with tqdm(unit=" documents", desc="linking", disable=None) as bar:
-            counts = folder.map(
-                partial(write_part, format=format, empty=empty, encoding=encoding),
-                todo,
-                partial(_linker, graph, linker, options),
-                workers=workers,
-                engine=engine,
-                finished=lambda own: bar.update(own["documents"]),
-                each=lambda own: entities.update(own.pop("entities")),
-            )
-        plan.check_unchanged()
-        total = {key: sum(own[key] for own in counts) for key in ("documents", "mentions")}
-        if not total["documents"]:
-            raise InputError(
-                f"{paths[0]}: no document in the input. Check the file and its format."
-            )
-        left_out: Counter[str] = Counter()
-        for own in counts:
-            unread.update(own["unread"])
-            left_out.update(own["left_out"])
-        facts = {
-            "format": FORMAT,
-            "parts": [own["documents"] for own in counts],
-            "documents": total["documents"],
-            "mentions": total["mentions"],
-            "entities": len(entities),
-        }
-        if linker == "given":
-            facts["left_out"] = left_out.total()
-            facts["left_out_mentions"] = dict(left_out)
-        if +unread:
-            # what the files hold and is no document or mention of one
-            facts["unread"] = dict(+unread)
-        manifest = folder.finish(todo, facts)
+        manifest = _link_parts(folder, plan, work, unread)
     _print_counts(out, manifest)
     return manifest
+
+
+def _check_linker(linker: str) -> None:
+    """Raise InputError for an unknown linker."""
+    if linker not in LINKERS:
+        raise InputError(f"no linker {linker!r}; choose from: {', '.join(LINKERS)}")
+
+
+def _linker_options(
+    linker: str, unknown: str, pipeline: str | None, threshold: float, k: int
+) -> dict[str, Any]:
+    """The options that a linker uses. Raises InputError for one that is missing or wrong."""
+    if linker == "given":
+        GivenLinker(Ids(()), unknown=unknown)  # says at once when there is no such way
+        return {"unknown": unknown}
+    if linker != "scispacy":
+        return {}
+    if pipeline is None:
+        raise InputError(
+            "pipeline: the scispaCy linker wants a spaCy pipeline. Give --pipeline NAME or FOLDER."
+        )
+    return {"pipeline": str(pipeline), "threshold": threshold, "k": k}
+
+
+def _describe_inputs(
+    paths: Sequence[Path], format: str | None, checksums: Sequence[str]
+) -> list[dict[str, str]]:
+    """Name, format and checksum of each file, for the settings."""
+    return [
+        {"name": path.name, "format": format or format_of(path), "sha256": checksum}
+        for path, checksum in zip(paths, checksums, strict=True)
+    ]
+
+
+class _Work(NamedTuple):
+    """How parts are made: what makes one, what begins in each process, and who does it."""
+
+    make: Callable[..., dict[str, Any]]
+    begin: Callable[[], Any]
+    workers: int
+    engine: str | None
+
+
+def _link_parts(
+    folder: PartsFolder, plan: Plan, work: _Work, unread: Counter[str]
+) -> dict[str, Any]:
+    """Link the parts of a plan that are missing. Returns the manifest, that of a finished folder
+    as it is. Raises InputError for an input that has changed, or has no document."""
+    if folder.manifest:
+        LINKED.say_kept(folder.out)
+        return folder.manifest
+    todo, entities = plan.save(folder.out), set[str]()
+    with tqdm(unit=" documents", desc="linking", disable=None) as bar:
+        counts = folder.map(
+            work.make,
+            todo,
+            work.begin,
+            workers=work.workers,
+            engine=work.engine,
+            finished=lambda own: bar.update(own["documents"]),
+            each=lambda own: entities.update(own.pop("entities")),
+        )
+    plan.check_unchanged()
+    documents, mentions = (sum(own[key] for own in counts) for key in ("documents", "mentions"))
+    if not documents:
+        raise InputError(
+            f"{plan.files[0][0]}: no document in the input. Check the file and its format."
+        )
+    facts = {
+        "format": FORMAT,
+        "parts": [own["documents"] for own in counts],
+        "documents": documents,
+        "mentions": mentions,
+        "entities": len(entities),
+    }
+    left_out: Counter[str] = Counter()
+    for own in counts:
+        unread.update(own["unread"])
+        left_out.update(own["left_out"])
+    if folder.settings["linker"]["name"] == "given":
+        facts |= {"left_out": left_out.total(), "left_out_mentions": dict(left_out)}
+    if +unread:
+        # what the files hold and is no document or mention of one
+        facts["unread"] = dict(+unread)
+    return folder.finish(todo, facts)
 
 
 def _print_counts(out: Path, made: dict[str, Any]) -> None:
