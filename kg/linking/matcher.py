@@ -263,31 +263,7 @@ class DictionaryLinker:
         """Fill the tree: every form, a sequence of classes of words, has its one entity or a list
         of candidates."""
         english = self._english(names)
-        exact, plain = np.zeros(len(names), bool), np.zeros(len(names), bool)
-        keys, sizes = array("i"), array("i")
-        for row, name in enumerate(_strings(names["name"])):
-            normal = self._normal(name)
-            tokens = [] if never_matches(normal) else words(normal)
-            kept = tokens if self.level == "exact" or len(tokens) > LONGEST else kept_words(tokens)
-            if len(tokens) > LONGEST:
-                tokens = kept = []
-            signed = [self._words.add(word) for word in kept]
-            keys.extend([abs(number) for number in signed])
-            sizes.append(len(signed))
-            exact[row] = len(kept) == 1 and needs_exact_case(
-                " ".join(kept_words(cased_words(normal)))
-            )
-            as_written = len(kept) == len(tokens) and min(signed, default=0) > 0
-            plain[row] = as_written and (
-                self.level != "inflected" or (english[row] and not _has_capitals(normal))
-            )
-        if not keys:
-            raise InputError(
-                "names: none of them can be matched; give the graph names of two or more letters"
-            )
-        self._forms, ends = Forms.build(
-            np.frombuffer(keys, np.int32), np.frombuffer(sizes, np.int32)
-        )
+        ends, exact, plain = self._read_names(names, english)
         form = np.full(len(names), _NONE, np.int32)
         slots, form[ends >= 0] = np.unique(ends[ends >= 0], return_inverse=True)
         kind = _places_of_kinds(names["kind"])
@@ -320,6 +296,41 @@ class DictionaryLinker:
         self._exact = bytes(exact[left].astype(np.uint8))
         self._english_name = bytes(english[left].astype(np.uint8))
         self._written = names["name"].take(_indices(left)).combine_chunks()
+
+    def _read_names(
+        self, names: pa.Table, english: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Make the tree of forms. Returns, for each name, the end of its form (below 0: it never
+        matches), whether its case must be exact, and whether its words are those of the form.
+
+        Raises InputError when no name can be matched.
+        """
+        exact, plain = np.zeros(len(names), bool), np.zeros(len(names), bool)
+        keys, sizes = array("i"), array("i")
+        for row, name in enumerate(_strings(names["name"])):
+            normal = self._normal(name)
+            tokens = [] if never_matches(normal) else words(normal)
+            kept = tokens if self.level == "exact" or len(tokens) > LONGEST else kept_words(tokens)
+            if len(tokens) > LONGEST:
+                tokens = kept = []
+            signed = [self._words.add(word) for word in kept]
+            keys.extend([abs(number) for number in signed])
+            sizes.append(len(signed))
+            exact[row] = len(kept) == 1 and needs_exact_case(
+                " ".join(kept_words(cased_words(normal)))
+            )
+            as_written = len(kept) == len(tokens) and min(signed, default=0) > 0
+            plain[row] = as_written and (
+                self.level != "inflected" or (english[row] and not _has_capitals(normal))
+            )
+        if not keys:
+            raise InputError(
+                "names: none of them can be matched; give the graph names of two or more letters"
+            )
+        self._forms, ends = Forms.build(
+            np.frombuffer(keys, np.int32), np.frombuffer(sizes, np.int32)
+        )
+        return ends, exact, plain
 
     def _english(self, names: pa.Table) -> np.ndarray:
         """(names,) whether each is English, or may be."""

@@ -173,6 +173,22 @@ def frequencies(path: str | Path, graph: KnowledgeGraph) -> np.ndarray:
     return np.maximum(counts, 0)
 
 
+def _check_settings(
+    k: int, alpha: float, n_iter: int | None, dense: int, counts: str | None
+) -> None:
+    """Raise InputError for settings of :func:`rank` that are out of range."""
+    if k < 1 or not 0 < alpha < 1 or dense < 1 or (n_iter is not None and n_iter < 1):
+        raise InputError(
+            "expected k, dense and n_iter of at least 1 and alpha between 0 and 1, "
+            f"got k {k}, alpha {alpha}, n_iter {n_iter}, dense {dense}"
+        )
+    if counts and n_iter is None:
+        raise InputError(
+            "counts: they set where the iteration starts, which acts only with n_iter; give it or"
+            " drop counts"
+        )
+
+
 def rank(
     graph: str,
     out: str,
@@ -197,16 +213,7 @@ def rank(
 
     Raises InputError for settings out of range and a graph without entities.
     """
-    if k < 1 or not 0 < alpha < 1 or dense < 1 or (n_iter is not None and n_iter < 1):
-        raise InputError(
-            "expected k, dense and n_iter of at least 1 and alpha between 0 and 1, "
-            f"got k {k}, alpha {alpha}, n_iter {n_iter}, dense {dense}"
-        )
-    if counts and n_iter is None:
-        raise InputError(
-            "counts: they set where the iteration starts, which acts only with n_iter; give it or"
-            " drop counts"
-        )
+    _check_settings(k, alpha, n_iter, dense, counts)
     settings = {
         "graph": fingerprint(graph),
         "k": k,
@@ -222,8 +229,35 @@ def rank(
     loaded, started = KnowledgeGraph.load(graph), time.perf_counter()
     if not len(loaded.entities):
         raise InputError(f"{graph}: no entities; a neighbour table needs a graph with some")
-    triples, z = loaded.triple_indices(), len(loaded.entities)
-    weight, frequency = weights(triples, z), frequencies(counts, loaded) if counts else None
+    frequency = frequencies(counts, loaded) if counts else None
+    rows, facts = _rank_neighbours(loaded, k, alpha, n_iter, frequency, dense)
+    table = NeighbourTable(
+        rows,
+        loaded.ids.to_pylist(),
+        loaded.relations,
+        {
+            "settings": settings,
+            "graph": settings["graph"],
+            "seconds": time.perf_counter() - started,
+            **facts,
+        },
+    )
+    table.save(out)
+    _print_counts(table.manifest)
+    return table
+
+
+def _rank_neighbours(
+    graph: KnowledgeGraph,
+    k: int,
+    alpha: float,
+    n_iter: int | None,
+    frequency: np.ndarray | None,
+    dense: int,
+) -> tuple[np.ndarray, dict[str, Any]]:
+    """(the rows of the table, counts for its manifest)."""
+    triples, z = graph.triple_indices(), len(graph.entities)
+    weight = weights(triples, z)
     own = (
         personal(weight, alpha, dense)
         if n_iter is None
@@ -233,27 +267,17 @@ def rank(
     score = (1 - 1 / z) * own.score + pagerank(weight, alpha, n_iter, frequency)[pairs[:, 1]]
     loops = int((triples[:, 0] == triples[:, 2]).sum())
     number = np.diff(weight.indptr)
-    table = NeighbourTable(
-        top(pairs, score, z, k),
-        loaded.ids.to_pylist(),
-        loaded.relations,
-        {
-            "settings": settings,
-            "graph": settings["graph"],
-            "seconds": time.perf_counter() - started,
-            "entities": z,
-            "without_neighbours": int((number == 0).sum()),
-            "with_more_than_k": int((number > k).sum()),
-            "left_out": {
-                "triples from an entity to itself": loops,
-                "triples that stand there twice": len(triples) - loops - int(weight.sum()) // 2,
-            },
-            "score_missing_at_most": float(own.missing.max(initial=0)),
+    facts = {
+        "entities": z,
+        "without_neighbours": int((number == 0).sum()),
+        "with_more_than_k": int((number > k).sum()),
+        "left_out": {
+            "triples from an entity to itself": loops,
+            "triples that stand there twice": len(triples) - loops - int(weight.sum()) // 2,
         },
-    )
-    table.save(out)
-    _print_counts(table.manifest)
-    return table
+        "score_missing_at_most": float(own.missing.max(initial=0)),
+    }
+    return top(pairs, score, z, k), facts
 
 
 def _print_counts(made: dict[str, Any]) -> None:
