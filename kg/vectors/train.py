@@ -23,14 +23,15 @@ Held-out triples are drawn by unordered entity pair: a graph that lists a relati
 from __future__ import annotations
 
 import gc
+import inspect
 import logging
 import os
 import shutil
 import time
 from collections.abc import Mapping
-from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from core.artifact import manifest_path
 from core.tracking import ROOT, commit, environment
@@ -58,12 +59,18 @@ from tqdm import tqdm
 from core.files import InputError, digest, locked, read_json, sha256, write_json, written
 from core.journal import JOURNAL, Journal
 from core.logs import quiet_libraries
+from core.settings import options_of, with_options
 from kg.graph import KnowledgeGraph, fingerprint
 from kg.vectors.embeddings import TABLE, EmbeddingTable
 
 LOG = logging.getLogger(__name__)
 MODELS = ("TransE", "TransR")
 LOSSES = ("margin", "self-adversarial")
+#: settings that decide the vectors of every model
+ALWAYS = tuple(
+    "model dim norm margin lr batch_size epochs negatives filtered held_out seed".split()
+)
+STATE = ("state.safetensors", "state.json")  #: files of a checkpoint
 #: numbers that link prediction holds at once: 1 GB, of which PyKEEN makes some copies
 SCORES = 1 << 28
 METRICS = {
@@ -459,70 +466,74 @@ class _Loop(SLCWATrainingLoop):
         return super()._train_epoch(*args, **kwargs)
 
 
+class _Record(NamedTuple):
+    """Where a training is recorded. first_step: the steps before it.  more: what else the rest of
+    the command needs to know after a resume."""
+
+    journal: Journal
+    checkpoint: Checkpoint
+    first_step: int = 0
+    more: Mapping[str, Any] = {}
+
+
 class _Epochs(TrainingCallback):
     """Records the loss of every epoch, and the state at intervals. Raises InputError for a loss
     that is no longer finite."""
 
-    def __init__(
-        self,
-        name: str,
-        first_step: int,
-        bar: tqdm[Any],
-        journal: Journal,
-        checkpoint: Checkpoint,
-        more: Mapping[str, Any],
-    ) -> None:
+    def __init__(self, name: str, bar: tqdm[Any], record: _Record) -> None:
         super().__init__()
-        self.name, self.first_step, self.bar, self.journal = name, first_step, bar, journal
-        self.checkpoint, self.more = checkpoint, more
+        self.name, self.bar, self.record = name, bar, record
 
     def post_epoch(self, epoch: int, epoch_loss: float, **kwargs: Any) -> None:
         if not np.isfinite(epoch_loss):
             raise InputError(
                 f"{self.name}: the loss became {epoch_loss} in epoch {epoch}; lower --lr"
             )
-        self.journal.metric("train/loss", epoch_loss, self.first_step + epoch)
+        record = self.record
+        record.journal.metric("train/loss", epoch_loss, record.first_step + epoch)
         self.bar.set_postfix(loss=f"{epoch_loss:.4f}")
         self.bar.update()
-        self.checkpoint.save(self.name, epoch, self.training_loop, self.more)
+        record.checkpoint.save(self.name, epoch, self.training_loop, record.more)
+
+
+class Passes(NamedTuple):
+    """How often, how fast and on what a model is trained."""
+
+    lr: float
+    epochs: int
+    batch_size: int
+    negatives: int
+    filtered: bool
 
 
 def fitted(
-    model: ERModel,
-    factory: CoreTriplesFactory,
-    lr: float,
-    batch_size: int,
-    epochs: int,
-    negatives: int,
-    filtered: bool,
-    name: str,
-    journal: Journal,
-    checkpoint: Checkpoint,
-    first_step: int = 0,
-    more: Mapping[str, Any] = {},
+    model: ERModel, factory: CoreTriplesFactory, name: str, passes: Passes, record: _Record
 ) -> None:
     """Train `model` with Adam, from the checkpoint's state if it is of this model; the loss of
-    every epoch is recorded as train/loss from step `first_step` + 1 on. Adam is torch's sparse one
-    where a step changes the rows of its batch alone.
+    every epoch is recorded as train/loss from the record's first step + 1 on. Adam is torch's
+    sparse one where a step changes the rows of its batch alone.
 
     Raises InputError for a loss that is no longer finite.
     """
     sparse = isinstance(model, TransE) and model.sparse
     optimizer: torch.optim.Optimizer = (
-        torch.optim.SparseAdam(model.parameters(), lr=lr)
+        torch.optim.SparseAdam(model.parameters(), lr=passes.lr)
         if sparse
-        else torch.optim.Adam(model.parameters(), lr=lr, fused=True)
+        else torch.optim.Adam(model.parameters(), lr=passes.lr, fused=True)
     )
     loop = _Loop(
         model=model,
         triples_factory=factory,
         optimizer=optimizer,
         negative_sampler="basic",
-        negative_sampler_kwargs={"num_negs_per_pos": negatives, "filtered": filtered},
+        negative_sampler_kwargs={
+            "num_negs_per_pos": passes.negatives,
+            "filtered": passes.filtered,
+        },
     )
-    done = 0
-    if checkpoint.stage() == name:
-        done, loop.random = checkpoint.load(loop)
+    done, epochs = 0, passes.epochs
+    if record.checkpoint.stage() == name:
+        done, loop.random = record.checkpoint.load(loop)
         loop._epoch, loop.losses_per_epochs = done, [0.0] * done
         LOG.info(f"{name}: resuming after epoch {done} of {epochs}")
     if done == epochs:
@@ -534,8 +545,8 @@ def fitted(
             loop.train(
                 factory,
                 num_epochs=epochs,
-                batch_size=min(batch_size, factory.num_triples),
-                callbacks=_Epochs(name, first_step, bar, journal, checkpoint, more),
+                batch_size=min(passes.batch_size, factory.num_triples),
+                callbacks=_Epochs(name, bar, record),
                 continue_training=done > 0,
                 use_tqdm=False,
                 use_tqdm_batch=False,
@@ -546,32 +557,22 @@ def fitted(
         gc.unfreeze()
 
 
-def train(
-    graph: str,
-    out: str,
-    model: str = "TransE",
-    dim: int = 100,
-    relation_dim: int | None = None,
-    norm: int = 2,
-    margin: float = 1.0,
-    lr: float = 1e-3,
-    batch_size: int = 2048,
-    epochs: int = 30,
-    negatives: int = 1,
-    filtered: bool = True,
-    sparse: bool = False,
-    loss: str = "margin",
-    unit: bool = True,
-    warm_epochs: int = 0,
-    warm_lr: float | None = None,
-    warm: str | None = None,
-    held_out: int = 2000,
-    seed: int = 0,
-    device: str | None = None,
-    paper: dict[str, str] | None = None,
-    fresh: bool = False,
-    checkpoint_seconds: float = 60.0,
-) -> EmbeddingTable:
+class _Data(NamedTuple):
+    """A graph, and its triples as training and test rows."""
+
+    graph: KnowledgeGraph
+    training: np.ndarray
+    test: np.ndarray
+    factory: CoreTriplesFactory
+    device: torch.device
+
+    def score(self, model: ERModel) -> dict[str, float]:
+        """Link prediction of the test rows; nothing where there are none."""
+        return link_prediction(model, self.test, self.training) if len(self.test) else {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
     """Train a graph embedding, score it on held-out triples, save it.
 
     TransR starts from the TransE table in folder `warm`, or from one trained first for
@@ -611,145 +612,208 @@ def train(
     Raises InputError for a graph without triples, an unknown model, a start that does not fit, or a
     loss that is no longer finite.
     """
-    quiet_libraries()
-    if model not in MODELS:
-        raise InputError(f"model: no graph embedding {model!r}; choose from: {', '.join(MODELS)}")
-    settings: dict[str, Any] = {
-        "graph": fingerprint(graph),
-        "model": model,
-        "dim": dim,
-        "norm": norm,
-        "margin": margin,
-        "lr": lr,
-        "batch_size": batch_size,
-        "epochs": epochs,
-        "negatives": negatives,
-        "filtered": filtered,
-        "held_out": held_out,
-        "seed": seed,
-    }
-    relation_dim = relation_dim or dim
-    if loss not in LOSSES:
-        raise InputError(f"loss: no loss {loss!r}; choose from: {', '.join(LOSSES)}")
-    length: dict[str, Any] = {} if unit else {"unit": False}
-    of_transe: dict[str, Any] = length | ({"sparse": True} if sparse else {})
-    settings |= of_transe | ({} if loss == "margin" else {"loss": loss})
-    if model == "TransR":
-        start = TABLE.manifest(warm)["sha256"] if warm else None
-        settings |= {"relation_dim": relation_dim, "warm": start}
-        settings |= {"warm_epochs": 0 if warm else warm_epochs, "warm_lr": warm_lr or lr}
-        if sparse and not settings["warm_epochs"]:
+
+    graph: str
+    out: str
+    model: str = "TransE"
+    dim: int = 100
+    relation_dim: int | None = None
+    norm: int = 2
+    margin: float = 1.0
+    lr: float = 1e-3
+    batch_size: int = 2048
+    epochs: int = 30
+    negatives: int = 1
+    filtered: bool = True
+    sparse: bool = False
+    loss: str = "margin"
+    unit: bool = True
+    warm_epochs: int = 0
+    warm_lr: float | None = None
+    warm: str | None = None
+    held_out: int = 2000
+    seed: int = 0
+    device: str | None = None
+    paper: dict[str, str] | None = None
+    fresh: bool = False
+    checkpoint_seconds: float = 60.0
+
+    def run(self) -> EmbeddingTable:
+        """Train, score and save the embedding, or load the one that is kept."""
+        quiet_libraries()
+        settings = self.settings()
+        work = Path(f"{self.out}.training")
+        name = f"{self.model}-{Path(self.graph).name}-seed{self.seed}"
+        if TABLE.is_kept(self.out, {"settings": settings}, self.fresh):
+            if (work / JOURNAL).is_file():  # of then, when MLflow did not answer
+                _leave(work, Journal(work, "kg", name))
+            table = EmbeddingTable.load(self.out)
+        else:
+            data = self._load_data()
+            start = self._load_start(data.graph)
+            started = time.perf_counter()
+            busy = f"{work}: another process is training this table. Wait for it, or stop it first."
+            with locked(work / "lock", "w", busy):
+                checkpoint = self._open_checkpoint(work, settings)
+                with Journal(work, "kg", name) as journal:
+                    self._begin(journal, settings)
+                    record = _Record(journal, checkpoint)
+                    table = self._train(data, start, settings, record, started)
+                    table.save(self.out)
+                    journal.artifact(manifest_path(self.out))
+                    journal.end()
+                    for left in STATE:
+                        (work / left).unlink(missing_ok=True)
+                    _leave(work, journal)
+        _print_scores(self.out, table)
+        return table
+
+    def settings(self) -> dict[str, Any]:
+        """What decides the vectors. Raises InputError for settings that do not fit each other."""
+        if self.model not in MODELS:
+            raise InputError(
+                f"model: no graph embedding {self.model!r}; choose from: {', '.join(MODELS)}"
+            )
+        settings: dict[str, Any] = {"graph": fingerprint(self.graph)}
+        settings |= {name: getattr(self, name) for name in ALWAYS}
+        if self.loss not in LOSSES:
+            raise InputError(f"loss: no loss {self.loss!r}; choose from: {', '.join(LOSSES)}")
+        settings |= self._options_of("TransE")
+        settings |= {} if self.loss == "margin" else {"loss": self.loss}
+        warms, relation_dim = bool(self.warm or self.warm_epochs), self._relation_dim
+        if self.model == "TransR":
+            settings |= self._settings_of_transr()
+        elif warms or relation_dim != self.dim:
+            raise InputError(
+                f"model {self.model}: warm, warm_epochs and relation_dim are TransR's; drop them"
+            )
+        if warms and relation_dim != self.dim:
+            raise InputError(
+                f"relation_dim {relation_dim}: a TransE has relations of dim, {self.dim}; start"
+                f" without it or take {self.dim}"
+            )
+        return settings
+
+    def _settings_of_transr(self) -> dict[str, Any]:
+        start = TABLE.manifest(self.warm)["sha256"] if self.warm else None
+        warm_epochs = 0 if self.warm else self.warm_epochs
+        if self.sparse and not warm_epochs:
             raise InputError("sparse: of the TransE that TransR starts from; give warm_epochs, too")
-    elif warm or warm_epochs or relation_dim != dim:
-        raise InputError(
-            f"model {model}: warm, warm_epochs and relation_dim are TransR's; drop them"
-        )
-    if (warm or warm_epochs) and relation_dim != dim:
-        raise InputError(
-            f"relation_dim {relation_dim}: a TransE has relations of dim, {dim}; start without it"
-            f" or take {dim}"
-        )
-    work = Path(f"{out}.training")
-    name = f"{model}-{Path(graph).name}-seed{seed}"
-    if TABLE.is_kept(out, {"settings": settings}, fresh):
-        if (work / JOURNAL).is_file():  # of then, when MLflow did not answer
-            _leave(work, Journal(work, "kg", name))
-        kept = EmbeddingTable.load(out)
-        _print_scores(out, kept)
-        return kept
-    loaded = KnowledgeGraph.load(graph)
-    if len(loaded.triples) < 10:
-        raise InputError(f"{graph}: {len(loaded.triples)} triples; an embedding needs at least 10")
-    training, test = split(loaded.triple_indices(), held_out, seed)
-    factory = CoreTriplesFactory(
-        training, num_entities=len(loaded.entities), num_relations=len(loaded.relations)
-    )
-    where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        return {
+            "relation_dim": self._relation_dim,
+            "warm": start,
+            "warm_epochs": warm_epochs,
+            "warm_lr": self.warm_lr or self.lr,
+        }
 
-    def build_model(name: str, **kwargs: Any) -> ERModel:
-        lost = MarginRankingLoss(margin=margin) if loss == "margin" else NSSALoss(margin=margin)
-        return network(
-            name, factory, dim, relation_dim, norm, loss=lost, random_seed=seed, **kwargs
-        ).to(where)
+    @property
+    def _relation_dim(self) -> int:
+        return self.relation_dim or self.dim
 
-    kwargs = started_from(*start_table(warm, loaded, graph, dim, held_out, seed)) if warm else {}
-    sampling: dict[str, Any] = {
-        "batch_size": batch_size,
-        "negatives": negatives,
-        "filtered": filtered,
-    }
-    started = time.perf_counter()
-    with ExitStack() as stack:
-        busy = f"{work}: another process is training this table. Wait for it, or stop it first."
-        stack.enter_context(locked(work / "lock", "w", busy))
-        checkpoint = Checkpoint(work / "state.safetensors", settings, checkpoint_seconds)
-        if fresh or not checkpoint.stage():
-            for left in ("state.safetensors", "state.json", JOURNAL, "mlflow.json"):
+    def _options_of(self, model: str) -> dict[str, Any]:
+        """Arguments of a model that are not the default's."""
+        sparse = {"sparse": True} if self.sparse and model == "TransE" else {}
+        return ({} if self.unit else {"unit": False}) | sparse
+
+    def _load_data(self) -> _Data:
+        """The graph and its split. Raises InputError for one of too few triples."""
+        graph = KnowledgeGraph.load(self.graph)
+        if len(graph.triples) < 10:
+            raise InputError(
+                f"{self.graph}: {len(graph.triples)} triples; an embedding needs at least 10"
+            )
+        training, test = split(graph.triple_indices(), self.held_out, self.seed)
+        factory = CoreTriplesFactory(
+            training, num_entities=len(graph.entities), num_relations=len(graph.relations)
+        )
+        device = self.device or ("cuda" if torch.cuda.is_available() else "cpu")
+        return _Data(graph, training, test, factory, torch.device(device))
+
+    def _load_start(self, graph: KnowledgeGraph) -> dict[str, Any]:
+        """Arguments of a model that starts from the table in `warm`; none without one."""
+        if not self.warm:
+            return {}
+        table = start_table(self.warm, graph, self.graph, self.dim, self.held_out, self.seed)
+        return started_from(*table)
+
+    def _open_checkpoint(self, work: Path, settings: dict[str, Any]) -> Checkpoint:
+        """The checkpoint in `work`; without a state to resume from, what is left there is
+        removed."""
+        checkpoint = Checkpoint(work / STATE[0], settings, self.checkpoint_seconds)
+        if self.fresh or not checkpoint.stage():
+            for left in (*STATE, JOURNAL, "mlflow.json"):
                 (work / left).unlink(missing_ok=True)
             checkpoint.facts = {}
-        journal = stack.enter_context(Journal(work, "kg", name))
+        return checkpoint
+
+    def _begin(self, journal: Journal, settings: dict[str, Any]) -> None:
         journal.deliver()
         journal.start()
-        journal.params(settings | {"graph_folder": graph})
+        journal.params(settings | {"graph_folder": self.graph})
         journal.tags({"commit": commit(), "graph": settings["graph"], **environment()})
-        recorded: dict[str, Any] = {"journal": journal, "checkpoint": checkpoint}
+
+    def _train(
+        self,
+        data: _Data,
+        start: dict[str, Any],
+        settings: dict[str, Any],
+        record: _Record,
+        started: float,
+    ) -> EmbeddingTable:
+        """The trained table with its scores, not saved yet."""
+        warm_epochs = settings.get("warm_epochs", 0)
         before: dict[str, float] = {}
-        if checkpoint.stage() == "TransR":
-            before = checkpoint.facts["more"]["before"]
-        elif settings.get("warm_epochs"):
-            first = build_model("TransE", **of_transe)
-            fitted(
-                first,
-                factory,
-                warm_lr or lr,
-                epochs=warm_epochs,
-                name="TransE",
-                **sampling,
-                **recorded,
-            )
-            before = link_prediction(first, test, training) if len(test) else {}
-            journal.metrics({f"test/warm_{k}": v for k, v in before.items()})
-            kwargs = started_from(
-                first.entity_representations[0](), first.relation_representations[0]()
-            )
-            del first
-        embedding = build_model(model, **kwargs, **(of_transe if model == "TransE" else length))
-        fitted(
-            embedding,
-            factory,
-            lr,
-            epochs=epochs,
-            name=model,
-            first_step=settings.get("warm_epochs", 0),
-            more={"before": before},
-            **sampling,
-            **recorded,
-        )
+        if record.checkpoint.stage() == "TransR":
+            before = record.checkpoint.facts["more"]["before"]
+        elif warm_epochs:
+            start, before = self._train_start(data, record)
+        model = self._build_model(self.model, data, **start)
+        record = record._replace(first_step=warm_epochs, more={"before": before})
+        fitted(model, data.factory, self.model, self._passes(self.lr, self.epochs), record)
         seconds = time.perf_counter() - started
-        scores = link_prediction(embedding, test, training) if len(test) else {}
-        journal.metrics({f"test/{k}": v for k, v in scores.items()} | {"train/seconds": seconds})
-        table = table_of(
-            embedding,
-            loaded,
-            {
-                "settings": settings,
-                "scores": scores,
-                "seconds": seconds,
-                "test_triples": len(test),
-                "train_triples": len(training),
-                "graph": settings["graph"],
-                "mlflow_run": journal.run_id,
-            }
-            | ({"warm_scores": before} if before else {}),
-        )
-        table.save(out)
-        journal.artifact(manifest_path(out))
-        journal.end()
-        for left in ("state.safetensors", "state.json"):
-            (work / left).unlink(missing_ok=True)
-        _leave(work, journal)
-    _print_scores(out, table)
-    return table
+        scores = data.score(model)
+        metrics = {f"test/{name}": value for name, value in scores.items()}
+        record.journal.metrics(metrics | {"train/seconds": seconds})
+        manifest = {
+            "settings": settings,
+            "scores": scores,
+            "seconds": seconds,
+            "test_triples": len(data.test),
+            "train_triples": len(data.training),
+            "graph": settings["graph"],
+            "mlflow_run": record.journal.run_id,
+        }
+        return table_of(model, data.graph, manifest | ({"warm_scores": before} if before else {}))
+
+    def _train_start(self, data: _Data, record: _Record) -> tuple[dict[str, Any], dict[str, float]]:
+        """(arguments of a TransR that starts from a TransE trained here, that one's scores)."""
+        first = self._build_model("TransE", data)
+        passes = self._passes(self.warm_lr or self.lr, self.warm_epochs)
+        fitted(first, data.factory, "TransE", passes, record)
+        scores = data.score(first)
+        record.journal.metrics({f"test/warm_{name}": value for name, value in scores.items()})
+        vectors = (first.entity_representations[0](), first.relation_representations[0]())
+        return started_from(*vectors), scores
+
+    def _passes(self, lr: float, epochs: int) -> Passes:
+        return Passes(lr, epochs, self.batch_size, self.negatives, self.filtered)
+
+    def _build_model(self, name: str, data: _Data, **start: Any) -> ERModel:
+        """The untrained model on the device."""
+        loss = MarginRankingLoss if self.loss == "margin" else NSSALoss
+        kwargs = start | self._options_of(name)
+        dims, lost = (self.dim, self._relation_dim), loss(margin=self.margin)
+        return network(
+            name, data.factory, *dims, self.norm, loss=lost, random_seed=self.seed, **kwargs
+        ).to(data.device)
+
+
+def train(graph: str, out: str, **options: Any) -> EmbeddingTable:
+    return Training(graph=graph, out=out, **options).run()
+
+
+_ABOUT = (inspect.getdoc(Training) or "").partition("\nArgs:")[0].strip()
+with_options(train, _ABOUT, list(options_of(Training).values()))
 
 
 def _leave(work: Path, journal: Journal) -> None:
