@@ -649,23 +649,29 @@ class Training:
                 _leave(work, Journal(work, "kg", name))
             table = EmbeddingTable.load(self.out)
         else:
-            data = self._load_data()
-            start = self._load_start(data.graph)
-            started = time.perf_counter()
-            busy = f"{work}: another process is training this table. Wait for it, or stop it first."
-            with locked(work / "lock", "w", busy):
-                checkpoint = self._open_checkpoint(work, settings)
-                with Journal(work, "kg", name) as journal:
-                    self._begin(journal, settings)
-                    record = _Record(journal, checkpoint)
-                    table = self._train(data, start, settings, record, started)
-                    table.save(self.out)
-                    journal.artifact(manifest_path(self.out))
-                    journal.end()
-                    for left in STATE:
-                        (work / left).unlink(missing_ok=True)
-                    _leave(work, journal)
+            table = self._make(work, name, settings)
         _print_scores(self.out, table)
+        return table
+
+    def _make(self, work: Path, name: str, settings: dict[str, Any]) -> EmbeddingTable:
+        """Train, score and save the embedding; `work` is removed once all of its records have
+        arrived."""
+        data = self._load_data()
+        start = self._load_start(data.graph)
+        started = time.perf_counter()
+        busy = f"{work}: another process is training this table. Wait for it, or stop it first."
+        with locked(work / "lock", "w", busy):
+            checkpoint = self._open_checkpoint(work, settings)
+            with Journal(work, "kg", name) as journal:
+                self._begin(journal, settings)
+                record = _Record(journal, checkpoint)
+                table = self._train(data, start, settings, record, started)
+                table.save(self.out)
+                journal.artifact(manifest_path(self.out))
+                journal.end()
+                for left in STATE:
+                    (work / left).unlink(missing_ok=True)
+                _leave(work, journal)
         return table
 
     def settings(self) -> dict[str, Any]:
@@ -812,6 +818,7 @@ def train(graph: str, out: str, **options: Any) -> EmbeddingTable:
     return Training(graph=graph, out=out, **options).run()
 
 
+# the command has the options and the help of the record
 _ABOUT = (inspect.getdoc(Training) or "").partition("\nArgs:")[0].strip()
 with_options(train, _ABOUT, list(options_of(Training).values()))
 
