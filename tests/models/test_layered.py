@@ -46,7 +46,13 @@ def test_trained_exported_and_loaded(paper: str, kind: str, tmp_path: Path) -> N
     assert type(encoder.bert) is LAYERED[kind][0] and encoder.max_length == 128
     texts = embed_tokens(encoder.bert, batch.input_ids)
     assert torch.isfinite(texts).all() and (batch.attention_mask == 0).any()
-    model.eval().export(tmp_path / "export")
+    model.eval()
+    second = torch.ones_like(batch.input_ids)  # it has no segments to tell texts apart
+    assert torch.equal(
+        embed_tokens(encoder.bert, batch.input_ids, second),
+        embed_tokens(encoder.bert, batch.input_ids),
+    )
+    model.export(tmp_path / "export")
     again = encoder_class.from_export(tmp_path / "export").eval()
     given = batch.input_ids, batch.attention_mask
     assert torch.equal(again(*given), encoder(*given))
