@@ -90,6 +90,7 @@ def write_model(
         intermediate_size=2 * hidden,
         max_position_embeddings=length + 2 * (KIND != "bert"),
         pad_token_id=int(KIND == "roberta"),
+        type_vocab_size=2 if KIND == "bert" else 1,
         hidden_dropout_prob=dropout,
         attention_probs_dropout_prob=dropout,
     )
