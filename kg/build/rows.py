@@ -271,7 +271,8 @@ def _sheet(path: Path, form: Form) -> list[list[str]]:
     return [["" if cell is None else str(cell) for cell in row] for row in cells.values.tolist()]
 
 
-def _sheet_rows(path: Path, form: Form) -> Iterator[Row]:
+def sheet_rows(path: Path, form: Form) -> Iterator[Row]:
+    """(path:line, {column: field}) of a sheet of a workbook, under its heading."""
     columns = form.columns
     for number, values in enumerate(_sheet(path, form), 1):
         where = f"{path}:{number}"
@@ -306,6 +307,6 @@ def read_rows(path: Path, form: Form, problems: Problems) -> Iterator[Row]:
     if form_of(path) in JSON:
         yield from _json_rows(path, form)
     elif form_of(path) == ".xlsx":
-        yield from _sheet_rows(path, form)
+        yield from sheet_rows(path, form)
     else:
         yield from _delimited_rows(path, form, problems)

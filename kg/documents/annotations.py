@@ -36,6 +36,7 @@ from core.files import (
     unpacked_name,
     whole_number,
 )
+from kg.build.rows import Form, sheet_rows
 from kg.documents.bioc import NO_ENTITY
 from kg.documents.mentions import (
     ATTRIBUTES,
@@ -409,9 +410,13 @@ def pubannotation(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def table_rows(path: Source, encoding: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(path:line, {column: value}) of a CSV (commas, semicolons, tabs, or bars), a TSV or a Parquet
-    file. Raises InputError for a table without a heading, or a row of another length."""
+    """(path:line, {column: value}) of a CSV (commas, semicolons, tabs, or bars), a TSV, a Parquet
+    file or the first sheet of a workbook. Raises InputError for a table without a heading, or a row
+    of another length."""
     place = Path(path)
+    if place.suffix.lower() == ".xlsx":
+        yield from sheet_rows(place, Form())
+        return
     if unpacked_name(place).lower().endswith(".parquet"):
         import pyarrow as pa
         import pyarrow.parquet as pq

@@ -483,6 +483,7 @@ _ENDINGS = {
     ".csv": "table",
     ".tsv": "table",
     ".parquet": "table",
+    ".xlsx": "table",
     ".conll": "conll",
     ".conllu": "conll",
     ".bio": "conll",

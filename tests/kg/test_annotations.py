@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pandas
 import pytest
 
 from app.cli import main
@@ -292,3 +293,13 @@ def test_a_place_of_many_digits(tmp_path: Path) -> None:
     (tmp_path / "n.ann").write_text(f"T1\tDisease 0 {'9' * 5000}\tgout\n")
     with pytest.raises(InputError, match=r"n\.ann:1"):
         list(documents([tmp_path / "n.txt"], "brat"))
+
+
+def test_notes_in_a_workbook(tmp_path: Path) -> None:
+    rows = pandas.DataFrame({"id": ["a", "b"], "text": ["no gout", "ataxia"], "ward": [1, 2]})
+    rows.to_excel(tmp_path / "notes.xlsx", index=False)
+    found = read(tmp_path / "notes.xlsx")
+    assert [(one["id"], one["text"]) for one in found] == [("a", "no gout"), ("b", "ataxia")]
+    (tmp_path / "broken.xlsx").write_text("x")
+    with pytest.raises(InputError, match="no workbook that can be read"):
+        read(tmp_path / "broken.xlsx")
