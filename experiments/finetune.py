@@ -40,6 +40,7 @@ from pytorch_lightning.callbacks import EarlyStopping, LearningRateMonitor, Mode
 from pytorch_lightning.cli import LightningArgumentParser
 from safetensors.torch import load_file, save_file
 
+from core.artifact import MANIFEST
 from core.arrays import save_arrays
 from core.call import run_guarded
 from core.spreadsheets import CsvWriter
@@ -172,7 +173,8 @@ def write_plot(path: Path, history: dict[str, list[tuple[int, float]]]) -> None:
         figure.savefig(handle, format="png", dpi=120)
 
 
-BERT_WEIGHTS = (
+#: files of a source that an encoder in a fine-tuned export goes without
+NOT_OF_ENCODER = (
     "model*.safetensors",
     "pytorch_model*.bin",
     "*.safetensors.index.json",
@@ -188,7 +190,8 @@ def write_encoder(folder: Path, encoder: Any, source: str, tokenizer: Any) -> No
     """
     origin = Path(pretrained(source))
     if origin.is_dir():
-        shutil.copytree(origin, folder, ignore=shutil.ignore_patterns(*BERT_WEIGHTS))
+        shutil.copytree(origin, folder, ignore=shutil.ignore_patterns(*NOT_OF_ENCODER))
+        (folder / MANIFEST).unlink(missing_ok=True)  # it describes the files of before
     folder.mkdir(exist_ok=True)  # of a hub's model the config is all that is needed
     state = encoder.state_dict()
     for file in sorted(folder.glob("*.safetensors")):

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from core.files import read_json, write_json
+from core.files import read_json, sha256, write_json
 from core.tracking import ROOT
 from experiments.finetune import FinetuneCLI, train
 from experiments.run import built
@@ -95,6 +95,9 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Trained
             fcntl.flock(lock, fcntl.LOCK_EX)  # while one process trains it, others wait
             if not (place / "scores.json").exists():
                 source = bert.write(place / "bert", tasks.WORDS, layers=2, length=64)
+                # as a paper's export: with a manifest that describes its files
+                sums = {file.name: sha256(file) for file in source.iterdir()}
+                write_json(source / "manifest.json", {"paper": "zh", "checksums": sums})
                 kind = "ner" if name == "crf" else name
                 task = tasks.write(
                     place / "task", kind, {"train": 60, "dev": 20, "test": 40}, suite="fakes"

@@ -17,7 +17,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torchcrf import CRF
 
-from core.files import InputError, read_json, write_json
+from core.files import InputError, read_json, sha256, write_json
 from datamodules.finetune import overlapping_windows
 from datamodules.kebiolm import KeBioLMData
 from datamodules.pairs import candidate_pairs, mark_pair, sentences
@@ -427,7 +427,9 @@ def test_an_encoder_whose_mentions_are_linked(
     (source := tmp_path / "export").mkdir()
     module.export(source)
     smedbert_data(fake_smedbert).export(source)
-    write_json(source / "manifest.json", {"paper": "smedbert", "checksums": {}})
+    files = [file for file in source.rglob("*") if file.is_file()]
+    sums = {file.relative_to(source).as_posix(): sha256(file) for file in files}
+    write_json(source / "manifest.json", {"paper": "smedbert", "checksums": sums})
     rng, names = (
         np.random.default_rng(0),
         [f"{a}{b}" for a in smedbert.FIRST for b in smedbert.SECOND],
