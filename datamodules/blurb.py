@@ -119,46 +119,9 @@ def chemprot(
     `mentions` gets {(document, entity): its text} of the entities that are in an example.
     """
     found = Counter() if found is None else found
-    texts: dict[str, tuple[str, str]] = {}
-    for where, (name, title, abstract) in table(abstracts, 3, "id, title, abstract", encoding):
-        if name in texts or not name:
-            raise InputError(
-                f"{where}: expected an id that occurs once, got {name!r}. Remove one of the two"
-                " lines."
-            )
-        texts[name] = title, abstract
-    some(list(texts), abstracts)
-    inside: dict[str, dict[str, _Entity]] = defaultdict(dict)
-    for where, (name, key, kind, start, end, surface) in table(
-        entities, 6, "id, T<n>, type, start, end, text", encoding
-    ):
-        if name not in texts:
-            raise InputError(
-                f"{where}: document {name!r} is not in {abstracts.name}. Take files of one release."
-            )
-        text = " ".join(texts[name])
-        if kind not in ("CHEMICAL", "GENE", "GENE-Y", "GENE-N"):
-            raise InputError(f"{where}: expected CHEMICAL, GENE-Y or GENE-N, got {kind!r}.")
-        first, last = whole_number(where, "start", start), whole_number(where, "end", end)
-        if text[first:last] != surface or not surface:
-            raise InputError(
-                f"{where}: [{start}, {end}) of document {name} is not {surface!r:.60}. Offsets"
-                " count characters of title, one blank, abstract."
-            )
-        inside[name][key] = _Entity("CHEMICAL" if kind == "CHEMICAL" else "GENE", first, last)
-    relations: dict[str, dict[tuple[str, str], list[str]]] = defaultdict(lambda: defaultdict(list))
-    for where, (name, label, one, two) in table(
-        gold, 4, "id, CPR:<n>, Arg1:T<n>, Arg2:T<n>", encoding
-    ):
-        chemical, gene = one.removeprefix("Arg1:"), two.removeprefix("Arg2:")
-        kinds = [inside.get(name, {}).get(key, _Entity("", 0, 0)).type for key in (chemical, gene)]
-        if label not in CHEMPROT_CLASSES or kinds != ["CHEMICAL", "GENE"]:
-            raise InputError(
-                f"{where}: expected one of {', '.join(CHEMPROT_CLASSES)} from a chemical (Arg1) to"
-                f" a gene (Arg2) of {entities.name}, got {label!r}, {one!r}, {two!r}."
-            )
-        if label not in relations[name][chemical, gene]:
-            relations[name][chemical, gene].append(label)
+    texts = _chemprot_texts(abstracts, encoding)
+    inside = _chemprot_entities(entities, texts, abstracts.name, encoding)
+    relations = _chemprot_gold(gold, inside, entities.name, encoding)
     result: list[Relation] = []
     for name, (title, abstract) in texts.items():
         pairs = list(_chemprot_pairs(name, title, abstract, inside[name], relations[name], found))
@@ -171,6 +134,67 @@ def chemprot(
             }
         result += pairs
     return some(result, abstracts)
+
+
+def _chemprot_texts(abstracts: Path, encoding: str) -> dict[str, tuple[str, str]]:
+    """{document: its title and abstract}. Raises InputError for an id that occurs twice."""
+    texts: dict[str, tuple[str, str]] = {}
+    for where, (name, title, abstract) in table(abstracts, 3, "id, title, abstract", encoding):
+        if name in texts or not name:
+            raise InputError(
+                f"{where}: expected an id that occurs once, got {name!r}. Remove one of the two"
+                " lines."
+            )
+        texts[name] = title, abstract
+    some(list(texts), abstracts)
+    return texts
+
+
+def _chemprot_entities(
+    entities: Path, texts: dict[str, tuple[str, str]], source: str, encoding: str
+) -> dict[str, dict[str, _Entity]]:
+    """{document: {T<n>: entity}}. Raises InputError for one that is not its text. source: the file
+    of the texts."""
+    inside: dict[str, dict[str, _Entity]] = defaultdict(dict)
+    for where, (name, key, kind, start, end, surface) in table(
+        entities, 6, "id, T<n>, type, start, end, text", encoding
+    ):
+        if name not in texts:
+            raise InputError(
+                f"{where}: document {name!r} is not in {source}. Take files of one release."
+            )
+        text = " ".join(texts[name])
+        if kind not in ("CHEMICAL", "GENE", "GENE-Y", "GENE-N"):
+            raise InputError(f"{where}: expected CHEMICAL, GENE-Y or GENE-N, got {kind!r}.")
+        first, last = whole_number(where, "start", start), whole_number(where, "end", end)
+        if text[first:last] != surface or not surface:
+            raise InputError(
+                f"{where}: [{start}, {end}) of document {name} is not {surface!r:.60}. Offsets"
+                " count characters of title, one blank, abstract."
+            )
+        inside[name][key] = _Entity("CHEMICAL" if kind == "CHEMICAL" else "GENE", first, last)
+    return inside
+
+
+def _chemprot_gold(
+    gold: Path, inside: dict[str, dict[str, _Entity]], source: str, encoding: str
+) -> dict[str, dict[tuple[str, str], list[str]]]:
+    """{document: {(chemical, gene): its classes}}. Raises InputError for other classes and
+    entities. source: the file of the entities."""
+    relations: dict[str, dict[tuple[str, str], list[str]]] = defaultdict(lambda: defaultdict(list))
+    for where, (name, label, one, two) in table(
+        gold, 4, "id, CPR:<n>, Arg1:T<n>, Arg2:T<n>", encoding
+    ):
+        chemical, gene = one.removeprefix("Arg1:"), two.removeprefix("Arg2:")
+        kinds = [inside.get(name, {}).get(key, _Entity("", 0, 0)).type for key in (chemical, gene)]
+        if label not in CHEMPROT_CLASSES or kinds != ["CHEMICAL", "GENE"]:
+            raise InputError(
+                f"{where}: expected one of {', '.join(CHEMPROT_CLASSES)} from a chemical (Arg1) to"
+                f" a gene (Arg2) of {source}, got {label!r}, {one!r}, {two!r}."
+            )
+        if label not in relations[name][chemical, gene]:
+            relations[name][chemical, gene].append(label)
+    return relations
 
 
 def _chemprot_pairs(
@@ -362,21 +386,7 @@ def ddi(
             elif tag == "sentence":
                 text, entities = values["text"], {}
             elif tag == "entity":
-                if not re.fullmatch(r"\d+-\d+(;\d+-\d+)*", values["charOffset"]):
-                    raise InputError(
-                        f"{where}: expected charOffset like 23-31;40-49, got"
-                        f" {values['charOffset']!r}."
-                    )
-                ends = [part.split("-") for part in values["charOffset"].split(";")]
-                spans = [
-                    (whole_number(where, "charOffset", s), whole_number(where, "charOffset", e) + 1)
-                    for s, e in ends
-                ]
-                if any(not s < e <= len(text) for s, e in spans):
-                    raise InputError(
-                        f"{where}: charOffset {values['charOffset']} is outside its sentence of "
-                        f"{len(text)} characters."
-                    )
+                spans = _ddi_spans(where, values["charOffset"], text)
                 found[MISPLACED] += "".join(
                     "".join(text[s:e] for s, e in spans).split()
                 ) != "".join(values["text"].split())
@@ -387,6 +397,22 @@ def ddi(
                     for key in (values["e1"], values["e2"]):
                         mentions[document, key] = " ".join(text[s:e] for s, e in entities[key])
     return some(result, path / folder)
+
+
+def _ddi_spans(where: str, offsets: str, text: str) -> list[tuple[int, int]]:
+    """The places [start, end) of an entity. Raises InputError for others than 23-31;40-49, and
+    outside its sentence."""
+    if not re.fullmatch(r"\d+-\d+(;\d+-\d+)*", offsets):
+        raise InputError(f"{where}: expected charOffset like 23-31;40-49, got {offsets!r}.")
+    spans = []
+    for part in offsets.split(";"):
+        first, last = (whole_number(where, "charOffset", digits) for digits in part.split("-"))
+        spans.append((first, last + 1))
+    if any(not start < end <= len(text) for start, end in spans):
+        raise InputError(
+            f"{where}: charOffset {offsets} is outside its sentence of {len(text)} characters."
+        )
+    return spans
 
 
 def _ddi_pair(

@@ -85,6 +85,68 @@ def _pieces(word_start: np.ndarray, mentions: np.ndarray, limit: int) -> Iterato
         start = end
 
 
+class _Row(NamedTuple):
+    """A linked text: the number of its line, its record, the numbers of its mentions' entities."""
+
+    number: int
+    record: dict[str, Any]
+    entity: np.ndarray
+
+
+def _read_rows(part: Path, index: Numbers) -> Iterator[_Row]:
+    """The lines of linked text. Raises InputError for one without its fields, an empty text, a
+    mention outside its text and an entity that the graph lacks."""
+    found = json_lines(part, advice="Link the text again: kepl data link --help")
+    for number, (_, row) in enumerate(found, 1):
+        where = f"{part}:{number}"
+        try:
+            text, mentions = row["text"], row["mentions"]
+        except KeyError as error:
+            raise InputError(
+                f"{where}: expected a JSON object with id, text and mentions ({error!r}). "
+                "Link the text again: kepl data link --help"
+            ) from error
+        if not text.strip():
+            raise InputError(
+                f"{where}: document {row.get('id')!r} has an empty text. Drop it from the input."
+            )
+        for m in mentions:
+            if not 0 <= m["start"] < m["end"] <= len(text):
+                raise InputError(
+                    f"{where}: mention [{m['start']}, {m['end']}) is outside its text of "
+                    f"{len(text)} characters. Link the text again."
+                )
+        entity = index.positions([str(m["entity"]) for m in mentions])
+        if (entity < 0).any():
+            raise InputError(
+                f"{where}: unknown entity id {mentions[int(entity.argmin())]['entity']!r};"
+                " the graph does not have it. Link the text with this graph."
+            )
+        yield _Row(number, row, entity)
+
+
+def _token_mentions(
+    row: _Row, offsets: list[tuple[int, int]], counts: dict[str, int]
+) -> np.ndarray:
+    """(m, 3) first token, last + 1, entity of a text's mentions; overlapping ones are counted."""
+    places = [(m["start"], m["end"]) for m in row.record["mentions"]]
+    spans = np.array(places, np.int64).reshape(-1, 2)
+    tokens = token_spans(np.array(offsets, np.int64).reshape(-1, 2), spans)
+    found = np.concatenate([tokens, row.entity[:, None]], axis=1)
+    found = found[found[:, 1] > found[:, 0]]
+    mentions = _disjoint(found)
+    counts["overlapping_mentions_dropped"] += len(found) - len(mentions)
+    return mentions
+
+
+def _word_starts(words: list[int | None]) -> np.ndarray:
+    """Whether each token begins a word, by the tokens' numbers of words."""
+    numbers = np.array([-1 if word is None else word for word in words], np.int64)
+    if not len(numbers):
+        return np.zeros(0, bool)
+    return np.concatenate([[True], numbers[1:] != numbers[:-1]])
+
+
 def _examples(
     part: Path,
     tokenizer: PreTrainedTokenizerFast,
@@ -94,76 +156,32 @@ def _examples(
     long_texts: str,
     counts: dict[str, int],
 ) -> Iterator[tuple[Example, bool]]:
-    rows: list[tuple[int, dict[str, Any], np.ndarray]] = []
-    for number, (_, row) in enumerate(
-        json_lines(part, advice="Link the text again: kepl data link --help"), 1
-    ):
-        try:
-            text, mentions = row["text"], row["mentions"]
-        except KeyError as error:
-            raise InputError(
-                f"{part}:{number}: expected a JSON object with id, text and mentions ({error!r}). "
-                "Link the text again: kepl data link --help"
-            ) from error
-        if not text.strip():
-            raise InputError(
-                f"{part}:{number}: document {row.get('id')!r} has an empty text. Drop it from the"
-                " input."
-            )
-        for m in mentions:
-            if not 0 <= m["start"] < m["end"] <= len(text):
-                raise InputError(
-                    f"{part}:{number}: mention [{m['start']}, {m['end']}) is outside its text of "
-                    f"{len(text)} characters. Link the text again."
-                )
-        entity = index.positions([str(m["entity"]) for m in mentions])
-        if (entity < 0).any():
-            raise InputError(
-                f"{part}:{number}: unknown entity id {mentions[int(entity.argmin())]['entity']!r};"
-                " the graph does not have it. Link the text with this graph."
-            )
-        rows.append((number, row, entity))
+    """(an example of `limit` tokens at most, whether it is held out) of each text of a part, or of
+    each piece of a long one."""
+    rows = list(_read_rows(part, index))
     for begin in range(0, len(rows), 1000):
         chunk = rows[begin : begin + 1000]
         encodings = tokenizer(
-            [r["text"] for _, r, _ in chunk],
+            [row.record["text"] for row in chunk],
             add_special_tokens=False,
             return_offsets_mapping=True,
             verbose=False,
         )
-        for i, (number, row, entity) in enumerate(chunk):
+        for i, row in enumerate(chunk):
             ids = np.array(encodings["input_ids"][i], np.int64)
-            words = np.array([-1 if w is None else w for w in encodings.word_ids(i)], np.int64)
-            word_start = (
-                np.concatenate([[True], words[1:] != words[:-1]])
-                if len(words)
-                else np.zeros(0, bool)
-            )
-            spans = np.array([(m["start"], m["end"]) for m in row["mentions"]], np.int64).reshape(
-                -1, 2
-            )
-            tokens = token_spans(
-                np.array(encodings["offset_mapping"][i], np.int64).reshape(-1, 2), spans
-            )
-            found = np.concatenate([tokens, entity[:, None]], axis=1)
-            found = found[found[:, 1] > found[:, 0]]
-            mentions = _disjoint(found)
-            counts["overlapping_mentions_dropped"] += len(found) - len(mentions)
             if len(ids) > limit and long_texts == "error":
                 raise InputError(
-                    f"{part}:{number}: document {row.get('id')!r} has {len(ids)} tokens, the limit"
-                    f" is {limit}. Choose --long_texts split or truncate, or a longer --max_length."
+                    f"{part}:{row.number}: document {row.record.get('id')!r} has {len(ids)} tokens,"
+                    f" the limit is {limit}. Choose --long_texts split or truncate, or a longer"
+                    " --max_length."
                 )
+            word_start = _word_starts(encodings.word_ids(i))
+            mentions = _token_mentions(row, encodings["offset_mapping"][i], counts)
+            outside = is_held_out(row.record["text"], held_out)
             for start, end in _pieces(word_start, mentions, limit):
                 inside = mentions[(mentions[:, 0] >= start) & (mentions[:, 1] <= end)]
-                yield (
-                    Example(
-                        ids[start:end],
-                        word_start[start:end],
-                        inside - np.array([start, start, 0], np.int32),
-                    ),
-                    is_held_out(row["text"], held_out),
-                )
+                inside = inside - np.array([start, start, 0], np.int32)
+                yield Example(ids[start:end], word_start[start:end], inside), outside
                 if end < len(ids) and long_texts == "truncate":
                     counts["truncated_tokens"] += len(ids) - end
                     break
@@ -288,24 +306,16 @@ def build_corpus(
         "long_texts": long_texts,
     }
     made = target / "shards"  # these until the corpus is whole
-    if has_manifest(target) and not fresh:
-        before = read_manifest(target).get("settings") or {}
-        if changed := [k for k, v in settings.items() if before.get(k) != v]:
-            raise InputError(
-                f"{out}: holds a corpus built with other settings ({', '.join(changed)}). "
-                "Choose another folder, or --fresh to build it again."
-            )
-        if CORPUS.is_kept(target, {"settings": settings}):
-            shutil.rmtree(made, ignore_errors=True)
-            return target
+    if not fresh and is_built(target, settings):
+        shutil.rmtree(made, ignore_errors=True)
+        return target
     todo = [Part(f"shard-{number:05d}", part, part[1]) for number, part in enumerate(parts(linked))]
     with parts_folder(made, settings, what="shards", pattern="shard-*", fresh=fresh) as folder:
         manifest_path(target).unlink(missing_ok=True)
         with tqdm(total=len(todo), desc="corpus shards", dynamic_ncols=True) as bar:
+            limit = max_length - 2  # without its two special tokens
             counts = folder.map(
-                partial(
-                    _write_shard, limit=max_length - 2, held_out=held_out, long_texts=long_texts
-                ),
+                partial(_write_shard, limit=limit, held_out=held_out, long_texts=long_texts),
                 todo,
                 partial(_begin, tokenizer, graph),
                 workers=workers,
@@ -318,6 +328,19 @@ def build_corpus(
         write_manifest(target, {"settings": settings, "counts": total, "sha256": sums})
     shutil.rmtree(made)
     return target
+
+
+def is_built(target: Path, settings: dict[str, Any]) -> bool:
+    """Whether a folder holds the corpus of these settings. Raises InputError for one of others."""
+    if not has_manifest(target):
+        return False
+    before = read_manifest(target).get("settings") or {}
+    if changed := [k for k, v in settings.items() if before.get(k) != v]:
+        raise InputError(
+            f"{target}: holds a corpus built with other settings ({', '.join(changed)}). "
+            "Choose another folder, or --fresh to build it again."
+        )
+    return CORPUS.is_kept(target, {"settings": settings})
 
 
 class Corpus:

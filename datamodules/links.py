@@ -24,6 +24,13 @@ FILES = ("entities.parquet", "names.parquet", "degree.npy")
 Linked = Callable[[list[str], list[list[tuple[int, int]]]], np.ndarray]
 
 
+def check_shares(**shares: float) -> None:
+    """Raise InputError for a share that cannot be."""
+    for name, share in shares.items():
+        if not 0 <= share <= 1:
+            raise InputError(f"{name} {share}: expected a share from 0 to 1")
+
+
 def links(
     folder: str | Path, hits: float = 1.0, foreign: float = 0.0, further: tuple[str, ...] = ()
 ) -> Linked:
@@ -49,9 +56,7 @@ def links(
             raise InputError(
                 f"{folder / name}: missing; mentions cannot be linked. Export the run again."
             )
-    for name, share in (("hits", hits), ("foreign", foreign)):
-        if not 0 <= share <= 1:
-            raise InputError(f"{name} {share}: expected a share from 0 to 1")
+    check_shares(hits=hits, foreign=foreign)
     entities = read_table(folder / "entities.parquet", ["id", "type"])
     ids = entities["id"].combine_chunks()
     degree = np.load(folder / "degree.npy", allow_pickle=False)
@@ -80,25 +85,28 @@ def links(
     def linked(texts: list[str], offsets: list[list[tuple[int, int]]]) -> np.ndarray:
         spans = []
         for row, (text, places) in enumerate(zip(texts, offsets, strict=True)):
-            characters = np.array(places, np.int64).reshape(-1, 2)
-            real = np.flatnonzero(characters[:, 1] > characters[:, 0])
-            rows = link_text(text)
-            tokens = token_spans(characters[real], rows[:, :2])
-            whole = tokens[:, 1] > tokens[:, 0]
-            tokens, entity = tokens[whole], rows[whole, 2]
-            inside = characters[real]
-            if len(tokens):
-                covered = (inside[tokens[:, 0], 0] <= rows[whole, 0]) & (
-                    inside[tokens[:, 1] - 1, 1] >= rows[whole, 1]
-                )
-                first, last = real[tokens[:, 0]], real[tokens[:, 1] - 1]
-                chosen = covered & (last - first == tokens[:, 1] - 1 - tokens[:, 0])
-                # Two mentions inside one word share its tokens: the first keeps them.
-                chosen[1:] &= first[1:] > np.maximum.accumulate(last)[:-1]
-                number = np.full(int(chosen.sum()), row)
-                spans.append(
-                    np.stack([number, first[chosen], last[chosen] + 1, entity[chosen]], axis=1)
-                )
+            found = place_on_tokens(link_text(text), places)
+            spans.append(np.insert(found, 0, row, axis=1))
         return np.concatenate(spans) if spans else np.zeros((0, 4), np.int64)
 
     return linked
+
+
+def place_on_tokens(rows: np.ndarray, offsets: list[tuple[int, int]]) -> np.ndarray:
+    """(m, 3) first character, last + 1, entity -> (n, 3) first token, last + 1, entity of the
+    mentions whose tokens are all there, by the tokens' offsets ((0, 0) for special ones)."""
+    characters = np.array(offsets, np.int64).reshape(-1, 2)
+    real = np.flatnonzero(characters[:, 1] > characters[:, 0])
+    inside = characters[real]
+    tokens = token_spans(inside, rows[:, :2])
+    whole = tokens[:, 1] > tokens[:, 0]
+    tokens, rows = tokens[whole], rows[whole]
+    if not len(tokens):
+        return np.zeros((0, 3), np.int64)
+    begins = inside[tokens[:, 0], 0] <= rows[:, 0]
+    ends = inside[tokens[:, 1] - 1, 1] >= rows[:, 1]
+    first, last = real[tokens[:, 0]], real[tokens[:, 1] - 1]
+    chosen = begins & ends & (last - first == tokens[:, 1] - 1 - tokens[:, 0])
+    # Two mentions inside one word share its tokens: the first keeps them.
+    chosen[1:] &= first[1:] > np.maximum.accumulate(last)[:-1]
+    return np.stack([first[chosen], last[chosen] + 1, rows[chosen, 2]], axis=1)

@@ -164,6 +164,18 @@ def drawn(size: int, most: int | None, seed: int, relation: str) -> np.ndarray:
     return np.sort(rng.choice(size, most, replace=False))
 
 
+def _wordings(
+    relations: Sequence[str], prompts: Mapping[str, str] | None
+) -> tuple[dict[str, str], np.ndarray]:
+    """({template: the first relation that has it}, the number of each relation's template)."""
+    templates = [worded(relation, prompts, "the graph") for relation in relations]
+    wording: dict[str, str] = {}
+    for template, relation in zip(templates, relations, strict=True):
+        wording.setdefault(template, relation)
+    place = {text: i for i, text in enumerate(wording)}
+    return wording, np.array([place[template] for template in templates])
+
+
 def queries(
     graph: KnowledgeGraph,
     most: int | None = 200,
@@ -180,14 +192,8 @@ def queries(
         raise InputError("this graph has no triples, so there is nothing to ask for")
     given = [" ".join(name.split()) for name in graph.entities["name"].to_pylist()]
     labels, name_of = np.unique(np.array(given, dtype=object), return_inverse=True)
-    wording: dict[str, str] = {}  # template: the first relation that has it
-    for relation in graph.relations:
-        wording.setdefault(worded(relation, prompts, "the graph"), relation)
+    wording, text_of = _wordings(graph.relations, prompts)
     texts = list(wording)
-    place = {text: i for i, text in enumerate(texts)}
-    text_of = np.array(
-        [place[worded(relation, prompts, "the graph")] for relation in graph.relations]
-    )
     head, relation_index, tail = graph.triple_indices().T
     # A query is (template, what is asked for, the name in it); entities of one name ask as one.
     keys, asked_for = [], []
@@ -223,14 +229,9 @@ def queries(
         several = [ids[a] for a in answers[k]]
         if text in made:  # two relations and names whose words run into each other
             several += [a for a in made[text].answers if a not in several]
-        made[text] = Query(
-            text,
-            wording[template],
-            ("tail", "head")[way],
-            several,
-            [names[a] for a in several],
-            False,
-        )
+        asked = ("tail", "head")[way]
+        known = [names[a] for a in several]
+        made[text] = Query(text, wording[template], asked, several, known, False)
     return [q._replace(within=answered_within(q.text, q.names)) for q in made.values()], +left_out
 
 
@@ -321,6 +322,16 @@ def medlama_path(path: Path) -> Path:
     return path
 
 
+def find_prompts(files: Iterable[str], path: Path) -> str:
+    """The file of templates among MedLAMA's. Raises InputError without one."""
+    where = next((name for name in files if Path(name).name == "prompts.csv"), "")
+    if not where:
+        raise InputError(
+            f"{path}: no prompts.csv here; leave --prompts out to ask with the relations' names"
+        )
+    return where
+
+
 def medlama_queries(
     path: Path, prompts: str = TEXT, hard: bool = False
 ) -> tuple[list[Query], Counter[str]]:
@@ -341,11 +352,7 @@ def medlama_queries(
         )
     known, where = None, ""
     if prompts != TEXT:
-        where = next((name for name in files if Path(name).name == "prompts.csv"), "")
-        if not where:
-            raise InputError(
-                f"{path}: no prompts.csv here; leave --prompts out to ask with the relations' names"
-            )
+        where = find_prompts(files, path)
         known = read_templates(files[where](), where, prompts)
     left_out: Counter[str] = Counter()
     made: dict[str, tuple[str, dict[str, str]]] = {}  # text: relation, {answer: its name}

@@ -143,24 +143,7 @@ def samples(
         pairs = [pairs[i] for i in np.sort(rng.choice(len(pairs), limit, replace=False))]
     around = neighbour_sets(graph)
     questions = [q for a, b in pairs for q in ((a, b), (b, a))]
-    groups: dict[str, list[int]] = defaultdict(list)
-    for entity, kind in enumerate(kinds):
-        groups[kind].append(entity)
-    wanted: dict[str, list[int]] = defaultdict(list)
-    for gold in dict.fromkeys(gold for _, gold in questions):
-        wanted[kinds[gold]].append(gold)
-    alike: dict[int, np.ndarray] = {}
-    with tqdm(
-        total=sum(len(g) for k, g in wanted.items() if k), desc="similar names", disable=None
-    ) as bar:
-        for kind in sorted(k for k in wanted if k):
-            for gold, row in zip(
-                wanted[kind],
-                eligible(names, np.array(groups[kind]), wanted[kind], similarity),
-                strict=True,
-            ):
-                alike[gold] = row
-                bar.update()
+    alike = find_alike(names, kinds, [gold for _, gold in questions], similarity)
     result: list[Sample] = []
     for query, gold in questions:
         if not kinds[gold]:
@@ -185,6 +168,29 @@ def samples(
                 )
             )
     return result, found
+
+
+def find_alike(
+    names: Sequence[str], kinds: Sequence[str], golds: Iterable[int], similarity: float
+) -> dict[int, np.ndarray]:
+    """{entity of `golds` that has a type: entities of its type whose names are similar to its
+    own}."""
+    groups: dict[str, list[int]] = defaultdict(list)
+    for entity, kind in enumerate(kinds):
+        groups[kind].append(entity)
+    wanted: dict[str, list[int]] = defaultdict(list)
+    for gold in dict.fromkeys(golds):
+        wanted[kinds[gold]].append(gold)
+    wanted.pop("", None)
+    alike: dict[int, np.ndarray] = {}
+    total = sum(map(len, wanted.values()))
+    with tqdm(total=total, desc="similar names", disable=None) as bar:
+        for kind, own in sorted(wanted.items()):
+            found = eligible(names, np.array(groups[kind]), own, similarity)
+            for gold, row in zip(own, found, strict=True):
+                alike[gold] = row
+                bar.update()
+    return alike
 
 
 def build_samples(

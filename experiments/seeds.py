@@ -228,6 +228,15 @@ class SeedRuns:
             LOG.info(", ".join(s.title for s in group))
             run_stages(group, self.base, engine)
 
+    def run_seeds(self, seeds: list[int], base: Path, settings: dict[str, Any]) -> list[Path]:
+        """Train every seed with the same settings. Returns the folders, below `base`."""
+        folders = [base / f"seed{seed}" for seed in seeds]
+        pairs = enumerate(zip(seeds, folders, strict=True))
+        self.run(
+            [self.stage(f"seed {seed}", place, seed, settings, i) for i, (seed, place) in pairs]
+        )
+        return folders
+
     def search_grid(self, points: list[dict[str, Any]], seed: int) -> tuple[dict[str, Any], Path]:
         """(settings of the point that is best on the selection split, the folder of its runs)."""
         bases = [self.base / f"grid-{digest(point)[:8]}" for point in points]
@@ -294,13 +303,7 @@ def train_seeds(
     settings, chosen_base = points[0], base
     if len(points) > 1:
         settings, chosen_base = runs.search_grid(points, numbers[0])
-    folders = [chosen_base / f"seed{seed}" for seed in numbers]
-    runs.run(
-        [
-            runs.stage(f"seed {seed}", place, seed, settings, i)
-            for i, (seed, place) in enumerate(zip(numbers, folders, strict=True))
-        ]
-    )
+    folders = runs.run_seeds(numbers, chosen_base, settings)
     about = runs.about | {
         "suite": definition.suite,
         "parent": parent,

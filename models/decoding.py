@@ -186,6 +186,13 @@ class _Step(NamedTuple):
     token: Tensor  # (M, beams)
 
 
+def _renormalised(into: Tensor, close: Tensor) -> tuple[Tensor, Tensor]:
+    """(n, width) and (n,) log probabilities of the children and of the end, over these alone."""
+    whole = torch.cat([into, close[:, None]], dim=1).logsumexp(1)
+    whole = whole.masked_fill(whole == NEVER, 0.0)  # the root of an empty list of candidates
+    return into - whole[:, None], close - whole
+
+
 def _next(
     decoder: Decoder,
     state: _Beams,
@@ -224,9 +231,7 @@ def _next(
     into = logp.gather(1, token).masked_fill_(offset >= count[:, None], NEVER)
     close = logp[:, eos].masked_fill(trie.leaf_nodes[at] != node, NEVER)
     if renormalised:
-        whole = torch.cat([into, close[:, None]], dim=1).logsumexp(1)
-        whole = whole.masked_fill(whole == NEVER, 0.0)  # the root of an empty list of candidates
-        into, close = into - whole[:, None], close - whole
+        into, close = _renormalised(into, close)
 
     def scatter_live(values: Tensor) -> Tensor:
         """(n, ...) of live beams -> (mentions, now, ...)"""

@@ -308,6 +308,29 @@ def _batches(lengths: Sequence[int], beams: int, size: int) -> Iterator[list[int
         yield batch
 
 
+def _widen(
+    prompts: Sequence[Sequence[int]], mask_id: int, masks: int, most: int
+) -> tuple[list[list[int]], list[int]]:
+    """(prompts with `masks` masks in place of their one, the place of the first). Raises InputError
+    for another number of masks, and more than `most` tokens."""
+    wide: list[list[int]] = []
+    first: list[int] = []
+    for number, prompt in enumerate(prompts):
+        one = list(prompt)
+        if one.count(mask_id) != 1:
+            raise InputError(f"query {number}: expected one mask, got {one.count(mask_id)}")
+        place = one.index(mask_id)
+        tokens = one[:place] + [mask_id] * masks + one[place + 1 :]
+        if len(tokens) > most:
+            raise InputError(
+                f"query {number}: {len(tokens)} tokens with {masks} masks, but the encoder has"
+                f" {most} positions"
+            )
+        wide.append(tokens)
+        first.append(place)
+    return wide, first
+
+
 @torch.inference_mode()
 def fillings(
     lm: MaskedLM,
@@ -333,19 +356,7 @@ def fillings(
     """
     if masks < 1 or beams < 1:
         raise InputError(f"masks {masks}, beams {beams}: expected at least 1 of each")
-    wide: list[list[int]] = []
-    first: list[int] = []
-    for number, prompt in enumerate(prompts):
-        one = list(prompt)
-        if one.count(mask_id) != 1:
-            raise InputError(f"query {number}: expected one mask, got {one.count(mask_id)}")
-        first.append(one.index(mask_id))
-        wide.append(one[: first[-1]] + [mask_id] * masks + one[first[-1] + 1 :])
-        if len(wide[-1]) > lm.max_length:
-            raise InputError(
-                f"query {number}: {len(wide[-1])} tokens with {masks} masks, but the encoder has"
-                f" {lm.max_length} positions"
-            )
+    wide, first = _widen(prompts, mask_id, masks, lm.max_length)
     found: list[list[Filling]] = [[] for _ in prompts]
     device = lm.words.device
     barred = torch.tensor(list(never), dtype=torch.long, device=device)

@@ -299,6 +299,15 @@ def chains_with_options(
     return found
 
 
+def check_peers(peers: Sequence[str]) -> None:
+    """Raise InputError for a peer that does not exist."""
+    for name in peers:
+        if name not in PEERS:
+            raise InputError(
+                f"PEERS={name}: {nearest(name, list(PEERS))}Choose from: {', '.join(PEERS)}"
+            )
+
+
 def compare_peers(
     task: str,
     chains: Sequence[str] = (),
@@ -317,11 +326,7 @@ def compare_peers(
         task = own.name(graph)
     elif task not in END_TO_END:
         raise InputError(f"TASK={task}: expected an end-to-end task: {', '.join(END_TO_END)}")
-    for name in peers:
-        if name not in PEERS:
-            raise InputError(
-                f"PEERS={name}: {nearest(name, list(PEERS))}Choose from: {', '.join(PEERS)}"
-            )
+    check_peers(peers)
     files, linker = files or Files(), linker or LinkerOptions()
     wanted = list(chains) or chains_of(task)
     data = annotated(task, Folds(split=split, graph=graph), files, own)
@@ -350,20 +355,13 @@ def compare_peers(
         try:
             if options.get("detector") == DETECTOR:
                 options["detector"] = _tagger(task, wanted)
-            python = environment(name, peer)
             answer = in_a_process(
-                python, peer.program, names, texts, options, place / f"{name}.json"
+                environment(name, peer), peer.program, names, texts, options, place / f"{name}.json"
             )
-            identity = digest(
-                [
-                    peer.packages,
-                    {k: v for k, v in options.items() if k not in ("graph", "train")},
-                    fingerprint(dictionary),
-                ]
-            )
-            runs.append(
-                Run(peer.title, False, scored(data, dictionary, f"peer {name}", identity, answer))
-            )
+            own_options = {k: v for k, v in options.items() if k not in ("graph", "train")}
+            identity = digest([peer.packages, own_options, fingerprint(dictionary)])
+            result = scored(data, dictionary, f"peer {name}", identity, answer)
+            runs.append(Run(peer.title, False, result))
         except InputError as error:
             runs.append(Run(peer.title, False, None, str(error)))
     return data, runs

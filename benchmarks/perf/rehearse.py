@@ -278,17 +278,7 @@ def run_rehearsal(
         "w",
         f"{home}: another rehearsal of {paper} is running. Wait for it, or stop it first.",
     ):
-        shutil.rmtree(home, ignore_errors=True)
-        (home / "work").mkdir(parents=True)
-        write_json(
-            home / "inputs.json",
-            {"inputs": rehearsal["inputs"], "folder": str(home / "inputs"), "scale": share},
-        )
-        run_stages(
-            [Stage("Synthetic inputs", WRITER, ["--file", str(home / "inputs.json")])],
-            home,
-        )
-        said = read_json(home / "inputs.json")["said"]
+        said = write_inputs(home, rehearsal["inputs"], share)
         if not (above / "mlflow.db").is_file():
             make_store(environment["MLFLOW_TRACKING_URI"])
         processes = (where.devices or max(1, gpus())) * (where.nodes or 1)
@@ -304,6 +294,17 @@ def run_rehearsal(
     if not variants:
         table(rows, results)  # raises for a metric of the report that no run has
     return format_costs(paper, profile, share, said, costs, wholes)
+
+
+def write_inputs(home: Path, inputs: Any, share: float) -> Any:
+    """Write the synthetic inputs of a rehearsal into its emptied folder. Returns what was said of
+    them."""
+    shutil.rmtree(home, ignore_errors=True)
+    (home / "work").mkdir(parents=True)
+    file = home / "inputs.json"
+    write_json(file, {"inputs": inputs, "folder": str(home / "inputs"), "scale": share})
+    run_stages([Stage("Synthetic inputs", WRITER, ["--file", str(file)])], home)
+    return read_json(file)["said"]
 
 
 def make_store(uri: str) -> None:

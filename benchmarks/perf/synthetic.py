@@ -164,18 +164,7 @@ def umls(
             f"C{c + 1:07d}|T{c % 127 + 1:03d}|A1.2|Type {c % 127 + 1}|AT{c:08d}|256|\n"
             for c in range(concepts)
         )
-    head, tail = frequent_first(rng, concepts, relations), rng.integers(0, concepts, relations)
-    label = frequent_first(rng, 900, relations)
-    with written(place / "MRREL.RRF") as handle:
-        for n in range(relations):
-            # every relation and its inverse, as UMLS lists both
-            number = int(label[n & ~1]) ^ (n & 1)
-            one, two = (head[n & ~1], tail[n & ~1]) if n & 1 else (tail[n], head[n])
-            rela = "" if number % 5 == 4 else RELATIONS.get(number, f"relation_{number}")
-            sab = SOURCES[n % len(SOURCES)]
-            handle.write(
-                f"C{one + 1:07d}|A{n:07d}|SCUI|RO|C{two + 1:07d}|A{n:07d}|SCUI|{rela}|R{n:08d}||{sab}|{sab}|||N||\n"  # noqa: E501
-            )
+    write_relations(place / "MRREL.RRF", rng, concepts, relations)
     said = sentences(rng, definitions, 24)
     with written(place / "MRDEF.RRF") as handle:
         for c, text in zip(
@@ -190,6 +179,21 @@ def umls(
         f"{concepts:,} concepts, {names:,} names, {relations:,} relations, {definitions:,}"
         " definitions"
     )
+
+
+def write_relations(file: Path, rng: np.random.Generator, concepts: int, relations: int) -> None:
+    """MRREL: every relation and its inverse, as UMLS lists both."""
+    head, tail = frequent_first(rng, concepts, relations), rng.integers(0, concepts, relations)
+    label = frequent_first(rng, 900, relations)
+    with written(file) as handle:
+        for n in range(relations):
+            number = int(label[n & ~1]) ^ (n & 1)
+            one, two = (head[n & ~1], tail[n & ~1]) if n & 1 else (tail[n], head[n])
+            rela = "" if number % 5 == 4 else RELATIONS.get(number, f"relation_{number}")
+            sab = SOURCES[n % len(SOURCES)]
+            handle.write(
+                f"C{one + 1:07d}|A{n:07d}|SCUI|RO|C{two + 1:07d}|A{n:07d}|SCUI|{rela}|R{n:08d}||{sab}|{sab}|||N||\n"  # noqa: E501
+            )
 
 
 def sentences(rng: np.random.Generator, count: int, words: int) -> Iterator[str]:

@@ -23,7 +23,7 @@ Names"):
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -88,6 +88,14 @@ class SelectedMention(NamedTuple):
     document: str
 
 
+SELECTION = (
+    "mentions",
+    "overlapping mentions",
+    "composite mentions left out",
+    "mentions whose concept has no name here",
+)
+
+
 def select_mentions(
     linking: Linking,
     names: NameSet,
@@ -104,15 +112,7 @@ def select_mentions(
     """
     known, number = linking.dictionary, {one: i for i, one in enumerate(names.concepts)}
     named = set(names.members[:, 0].tolist())
-    counts |= dict.fromkeys(
-        (
-            "mentions",
-            "overlapping mentions",
-            "composite mentions left out",
-            "mentions whose concept has no name here",
-        ),
-        0,
-    )
+    counts |= dict.fromkeys(SELECTION, 0)
     forms: dict[str, ShortForms] = {}
     found: list[SelectedMention] = []
     for split in splits:
@@ -132,11 +132,8 @@ def select_mentions(
                 forms[mention.document] = ShortForms(linking.documents.get(mention.document, ""))
             around = window(*sides(mention.mention, context_of(mention, linking.documents)), words)
             paired = len(mention.gold) == len(mention.parts)
-            begin = (
-                len(linking.documents.get(mention.document, ""))
-                if mention.start is None
-                else mention.start
-            )
+            length = len(linking.documents.get(mention.document, ""))
+            begin = length if mention.start is None else mention.start
             for place, part in enumerate(mention.parts):
                 gold = [mention.gold[place]] if paired else mention.gold
                 concepts = sorted(
@@ -268,19 +265,31 @@ def build_mentions(
     out_of = _held_out(mentions, held_out, seed)
     counts["held out of them"] = int(out_of.sum())
     manifest = {"recipe": recipe, "counts": counts, "kind": "mentions"}
-    with SAMPLES.writing(folder, manifest) as partial:
-        pq.write_table(
-            pa.table({"name": names.names}), partial / "names.parquet", compression="zstd"
-        )
-        pq.write_table(
-            pa.table({"id": names.concepts}), partial / "concepts.parquet", compression="zstd"
-        )
-        for name, tokens in ({"name": rows} | columns).items():
-            save_rows(partial, name, tokens)
-        numbers = {"members": names.members.astype(np.int32), "targets": found.astype(np.int32)}
-        for name, values in (numbers | {"similarity": best, "held_out": out_of}).items():
-            np.save(partial / f"{name}.npy", values)
+    numbers = {"members": names.members.astype(np.int32), "targets": found.astype(np.int32)}
+    arrays = numbers | {"similarity": best, "held_out": out_of}
+    write_mentions(folder, manifest, names, {"name": rows} | columns, arrays)
     return folder
+
+
+def write_mentions(
+    folder: Path,
+    manifest: dict[str, Any],
+    names: NameSet,
+    rows: Mapping[str, tuple[np.ndarray, np.ndarray]],
+    arrays: Mapping[str, np.ndarray],
+) -> None:
+    """Write samples for fine-tuning: names, concepts, rows of tokens and arrays."""
+    with SAMPLES.writing(folder, manifest) as partial:
+        for file, column, values in (
+            ("names", "name", names.names),
+            ("concepts", "id", names.concepts),
+        ):
+            table = pa.table({column: values})
+            pq.write_table(table, partial / f"{file}.parquet", compression="zstd")
+        for name, tokens in rows.items():
+            save_rows(partial, name, tokens)
+        for name, array in arrays.items():
+            np.save(partial / f"{name}.npy", array)
 
 
 class MentionSamples:

@@ -181,6 +181,22 @@ def _read(
 ) -> _Read:
     loaded = [KnowledgeGraph.load(folder) for folder in graphs]
     concepts = pc.unique(pa.chunked_array([graph.ids for graph in loaded]))
+    names, member, counts = _read_names(loaded, graphs, concepts, languages, kinds, exclude_names)
+    definitions, described = _read_definitions(loaded, concepts)
+    counts["definitions"] = len(definitions)
+    return _Read(concepts, names, member, definitions, described, counts)
+
+
+def _read_names(
+    loaded: Sequence[KnowledgeGraph],
+    graphs: Sequence[str],
+    concepts: pa.Array,
+    languages: tuple[str, ...],
+    kinds: tuple[str, ...] | None,
+    exclude_names: str | None,
+) -> tuple[pa.Array, np.ndarray, dict[str, int]]:
+    """(distinct names, (rows, 2) concept and name, counts). Raises InputError where none is
+    left."""
     listed = {
         normaliser(rules)(name) for name in _listed(exclude_names) for rules in ("lower", BIOSYN)
     }
@@ -201,15 +217,9 @@ def _read(
             keep = pc.and_(keep, pc.is_in(table["kind"], value_set=pa.array(kinds, pa.string())))
         table = table.filter(keep)
         counts["names of other languages or kinds"] += len(graph.names) - len(table)
-        text, lower = normalised(table["name"]), pc.utf8_lower(table["name"])
+        text = normalised(table["name"])
         empty = pc.equal(text, "")
-        # the list holds names in lower case, and without punctuation; either way of writing one
-        # counts
-        bare = pc.utf8_trim_whitespace(pc.replace_substring_regex(lower, r"[\s[:punct:]]+", " "))
-        stays_out = pc.or_(
-            pc.is_in(lower, value_set=out),
-            pc.or_(pc.is_in(bare, value_set=out), pc.is_in(text, value_set=out)),
-        )
+        stays_out = _is_listed(table["name"], text, out)
         counts["empty names"] += pc.sum(empty).as_py() or 0
         counts["names that --exclude_names lists"] += (
             pc.sum(pc.and_(stays_out, pc.invert(empty))).as_py() or 0
@@ -234,6 +244,22 @@ def _read(
     )
     member = np.unique(np.stack([owner, number], 1), axis=0)
     counts["names repeated in their concept"] = len(owner) - len(member)
+    return names, member, counts
+
+
+def _is_listed(names: pa.ChunkedArray, text: pa.ChunkedArray, listed: pa.Array) -> pa.ChunkedArray:
+    """Which names a list holds: in lower case, without punctuation or as they are normalised; any
+    way of writing one counts."""
+    lower = pc.utf8_lower(names)
+    bare = pc.utf8_trim_whitespace(pc.replace_substring_regex(lower, r"[\s[:punct:]]+", " "))
+    forms = [pc.is_in(form, value_set=listed) for form in (lower, bare, text)]
+    return pc.or_(forms[0], pc.or_(forms[1], forms[2]))
+
+
+def _read_definitions(
+    loaded: Sequence[KnowledgeGraph], concepts: pa.Array
+) -> tuple[pa.Array, np.ndarray]:
+    """(definitions in lower case, DEFINITIONS of a concept at most; the concept of each)."""
     whose, said = [np.zeros(0, np.int64)], []
     for graph in loaded:
         table = graph.definitions
@@ -247,15 +273,7 @@ def _read(
     place = np.arange(len(described)) - np.searchsorted(described, described)
     order = order[place < DEFINITIONS]
     definitions = pa.chunked_array(said, pa.string()).take(pa.array(order))
-    counts["definitions"] = len(definitions)
-    return _Read(
-        concepts,
-        names,
-        member,
-        definitions.combine_chunks(),
-        described[place < DEFINITIONS],
-        counts,
-    )
+    return definitions.combine_chunks(), described[place < DEFINITIONS]
 
 
 def _held_out(member: np.ndarray, concepts: pa.Array, most: int, seed: int) -> np.ndarray:
@@ -343,18 +361,9 @@ def build_samples(
         graph, languages, kinds, exclude_names
     )
     rows = token_rows_in_parts(names, loaded, place, recipe, " ", workers=workers, fresh=fresh)
-    lengths = np.diff(rows[1])
-    fits = (lengths > 0) & (lengths < max_name)
-    counts["names that have no tokens"] = int((lengths == 0).sum())
-    counts[f"names of {max_name} tokens and more"] = int((lengths >= max_name).sum())
-    member = member[fits[member[:, 1]]]
+    member = keep_fitting(member, np.diff(rows[1]), max_name, counts)
     if skip_alone:
-        size, said = (
-            np.bincount(column, minlength=len(concepts)) for column in (member[:, 0], described)
-        )
-        alone = (size[member[:, 0]] == 1) & (said[member[:, 0]] == 0)
-        counts["names of concepts with nothing else, left out"] = int(alone.sum())
-        member = member[~alone]
+        member = leave_out_alone(member, described, len(concepts), counts)
     uses = np.bincount(member[:, 1], minlength=len(names))
     counts["names of several concepts"] = int((uses > 1).sum())
     if one_concept:
@@ -371,14 +380,7 @@ def build_samples(
         )
     chosen = _held_out(member, concepts, held_out, seed)
     train = np.delete(member, chosen, axis=0)
-    size = np.bincount(train[:, 0], minlength=len(concepts))
-    said = np.bincount(described, minlength=len(concepts))
-    counts |= {
-        "concepts": len(concepts),
-        "concepts without a sample": int((size == 0).sum()),
-        "concepts with a definition": int(((said > 0) & (size > 0)).sum()),
-        "concepts without, of more than two names": int(((said == 0) & (size > 2)).sum()),
-        "concepts without, of one or two names": int(((said == 0) & (size > 0) & (size < 3)).sum()),
+    counts |= count_concepts(train, described, len(concepts)) | {
         "names held out": len(chosen),
         "samples of an epoch": len(train),
     }
@@ -387,6 +389,40 @@ def build_samples(
     _write(folder, loaded, text, max_definition, arrays, {"recipe": recipe, "counts": counts})
     shutil.rmtree(place)
     return folder
+
+
+def keep_fitting(
+    member: np.ndarray, lengths: np.ndarray, max_name: int, counts: dict[str, int]
+) -> np.ndarray:
+    """The rows of names that have tokens, fewer than `max_name`; the others are counted."""
+    fits = (lengths > 0) & (lengths < max_name)
+    counts["names that have no tokens"] = int((lengths == 0).sum())
+    counts[f"names of {max_name} tokens and more"] = int((lengths >= max_name).sum())
+    return member[fits[member[:, 1]]]
+
+
+def leave_out_alone(
+    member: np.ndarray, described: np.ndarray, concepts: int, counts: dict[str, int]
+) -> np.ndarray:
+    """The rows without those of concepts of one name and no definition, which are counted."""
+    size, said = (np.bincount(column, minlength=concepts) for column in (member[:, 0], described))
+    alone = (size[member[:, 0]] == 1) & (said[member[:, 0]] == 0)
+    counts["names of concepts with nothing else, left out"] = int(alone.sum())
+    return member[~alone]
+
+
+def count_concepts(train: np.ndarray, described: np.ndarray, concepts: int) -> dict[str, int]:
+    """How many concepts have which kind of sample, in words."""
+    size = np.bincount(train[:, 0], minlength=concepts)
+    said = np.bincount(described, minlength=concepts)
+    few = (said == 0) & (size > 0) & (size < 3)
+    return {
+        "concepts": concepts,
+        "concepts without a sample": int((size == 0).sum()),
+        "concepts with a definition": int(((said > 0) & (size > 0)).sum()),
+        "concepts without, of more than two names": int(((said == 0) & (size > 2)).sum()),
+        "concepts without, of one or two names": int(few.sum()),
+    }
 
 
 def _write(

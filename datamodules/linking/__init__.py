@@ -244,20 +244,8 @@ def save_linking(
     Raises InputError for an empty dictionary, neither dev nor test, an empty mention, one without
     gold ids, two of one id, and offsets outside their document.
     """
-    name, documents = manifest["name"], documents or {}
-    if not dictionary.ids:
-        raise InputError(f"{name}: no names in its dictionary. Check the files it came from.")
-    if not any(splits.get(s) for s in ("dev", "test")):
-        raise InputError(
-            f"{name}: neither a dev nor a test split with mentions, so there is nothing to score."
-        )
-    for split, mentions in splits.items():
-        for mention in mentions:
-            _checked(name, split, mention, documents)
-        if twice := [i for i, c in Counter(m.id for m in mentions).items() if c > 1]:
-            raise InputError(
-                f"{name}: id {twice[0]!r} occurs twice in {split}. Give every mention its own."
-            )
+    documents = documents or {}
+    check_task(manifest["name"], dictionary, splits, documents)
     every = {
         split: (annotated or {}).get(split) or {m.document: [] for m in mentions}
         for split, mentions in splits.items()
@@ -278,17 +266,7 @@ def save_linking(
         "warnings": warnings(dictionary, splits),
     }
     with LINKING.writing(folder, manifest) as partial:
-        rows = {
-            "id": dictionary.ids,
-            "name": dictionary.names,
-            "alternatives": [dictionary.alternatives.get(i, []) for i in dictionary.ids],
-            "broader": [dictionary.broader.get(i, []) for i in dictionary.ids],
-            "type": [dictionary.types.get(i, "") for i in dictionary.ids],
-            "definition": [dictionary.definitions.get(i, "") for i in dictionary.ids],
-        }
-        pq.write_table(
-            pa.table(rows, schema=_SCHEMA), partial / "dictionary.parquet", compression="zstd"
-        )
+        pq.write_table(table_of(dictionary), partial / "dictionary.parquet", compression="zstd")
         records: dict[str, list[dict[str, Any]]] = {
             s: [m._asdict() for m in splits[s]] for s in SPLITS if s in splits
         }
@@ -303,6 +281,41 @@ def save_linking(
             with written(partial / f"{part}.jsonl") as handle:
                 handle.writelines(json.dumps(value, ensure_ascii=False) + "\n" for value in values)
     return manifest
+
+
+def check_task(
+    name: str,
+    dictionary: Dictionary,
+    splits: Mapping[str, Sequence[Mention]],
+    documents: Mapping[str, str],
+) -> None:
+    """Raise InputError for what cannot be a task, as :func:`save_linking` says."""
+    if not dictionary.ids:
+        raise InputError(f"{name}: no names in its dictionary. Check the files it came from.")
+    if not any(splits.get(s) for s in ("dev", "test")):
+        raise InputError(
+            f"{name}: neither a dev nor a test split with mentions, so there is nothing to score."
+        )
+    for split, mentions in splits.items():
+        for mention in mentions:
+            _checked(name, split, mention, documents)
+        if twice := [i for i, c in Counter(m.id for m in mentions).items() if c > 1]:
+            raise InputError(
+                f"{name}: id {twice[0]!r} occurs twice in {split}. Give every mention its own."
+            )
+
+
+def table_of(dictionary: Dictionary) -> pa.Table:
+    """A row for each name of a dictionary."""
+    rows = {
+        "id": dictionary.ids,
+        "name": dictionary.names,
+        "alternatives": [dictionary.alternatives.get(i, []) for i in dictionary.ids],
+        "broader": [dictionary.broader.get(i, []) for i in dictionary.ids],
+        "type": [dictionary.types.get(i, "") for i in dictionary.ids],
+        "definition": [dictionary.definitions.get(i, "") for i in dictionary.ids],
+    }
+    return pa.table(rows, schema=_SCHEMA)
 
 
 def load_linking(folder: str | Path) -> Linking:

@@ -181,6 +181,18 @@ def start_rows(
     return torch.from_numpy(rows)
 
 
+def names_in(graph: KnowledgeGraph, folder: str, languages: Sequence[str]) -> list[str]:
+    """The names of a graph in some languages. Raises InputError for none."""
+    spoken = zip(*(graph.names[c].to_pylist() for c in ("name", "language")), strict=True)
+    texts = [name for name, language in spoken if language in languages]
+    if not texts:
+        raise InputError(
+            f"{folder}: no name in {', '.join(languages)}. Build it with --translations, or name"
+            " other --languages."
+        )
+    return texts
+
+
 def extend_encoder(
     graph: str,
     out: str,
@@ -222,13 +234,7 @@ def extend_encoder(
     excluded = (
         {line.strip().lower() for _, line in lines(exclude_names)} if exclude_names else set()
     )
-    spoken = zip(*(loaded.names[c].to_pylist() for c in ("name", "language")), strict=True)
-    texts = [name for name, language in spoken if language in languages]
-    if not texts:
-        raise InputError(
-            f"{graph}: no name in {', '.join(languages)}. Build it with --translations, or name"
-            " other --languages."
-        )
+    texts = names_in(loaded, graph, languages)
     tokenizer = load_tokenizer(encoder)
     old = next_token(tokenizer)
     characters = missing_characters(texts, tokenizer)

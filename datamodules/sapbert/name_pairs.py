@@ -41,7 +41,7 @@ from core.arrays import read_table
 from core.artifact import Artifact, manifest_path
 from core.files import InputError, lines, sha256
 from core.settings import split_commas
-from datamodules.linking import load_linking
+from datamodules.linking import Dictionary, Mention, load_linking
 from datamodules.sapbert.alike import normalised, same_words, similar_concepts, united
 from datamodules.tokenizers import (
     load_tokenizer,
@@ -342,14 +342,7 @@ def build_pairs(
 
     Raises InputError when nothing is left to pair, and when `out` holds something else.
     """
-    if max_pairs < 1 or held_out < 1:
-        raise InputError(
-            f"--max_pairs {max_pairs} --held_out {held_out}: expected 1 or more of each"
-        )
-    if neighbours < 0:
-        raise InputError(f"--neighbours {neighbours}: expected 0 or more")
-    if across is not None and not 0 <= across <= 1:
-        raise InputError(f"--across {across}: expected a share between 0 and 1")
+    check_numbers(max_pairs, held_out, neighbours, across)
     languages, kinds = tuple(split_commas(languages)), tuple(split_commas(kinds or ())) or None
     folder, loaded = Path(out), load_tokenizer(tokenizer)
     place = folder.with_name(f"{folder.name}.parts")  # of tokens, until the pairs are there
@@ -377,7 +370,6 @@ def build_pairs(
     concepts, names, member, spoken, counts = _names(
         graph, languages, kinds, trade_names, exclude_names, exclude_concepts, unite
     )
-    owners, uses = np.bincount(member[:, 0], minlength=len(concepts)), np.bincount(member[:, 1])
     kept_out = _held_out(member, concepts, held_out, seed)
     rest = np.delete(member, kept_out, axis=0)
     bags = same_words(names.to_pylist()) if distinct_words else None
@@ -391,12 +383,7 @@ def build_pairs(
         pairs, counts["pairs left out for the share across languages"] = balance_languages(
             pairs, spoken, across, seed
         )
-    counts |= {
-        "concepts": len(concepts),
-        "concepts without a name": int((owners == 0).sum()),
-        "concepts with one name, which give no pair": int((owners == 1).sum()),
-        "distinct names": len(names),
-        "names shared by several concepts": int((uses > 1).sum()),
+    counts |= count_names(member, len(concepts), len(names)) | {
         "names held out": len(kept_out),
         "concepts with more pairs than --max_pairs": trimmed,
         "pairs left out there": lost,
@@ -416,6 +403,30 @@ def build_pairs(
     )
     shutil.rmtree(place)
     return folder
+
+
+def check_numbers(max_pairs: int, held_out: int, neighbours: int, across: float | None) -> None:
+    """Raise InputError for a number of :func:`build_pairs` that cannot be."""
+    if max_pairs < 1 or held_out < 1:
+        raise InputError(
+            f"--max_pairs {max_pairs} --held_out {held_out}: expected 1 or more of each"
+        )
+    if neighbours < 0:
+        raise InputError(f"--neighbours {neighbours}: expected 0 or more")
+    if across is not None and not 0 <= across <= 1:
+        raise InputError(f"--across {across}: expected a share between 0 and 1")
+
+
+def count_names(member: np.ndarray, concepts: int, names: int) -> dict[str, int]:
+    """What the (rows, 2) concepts and names hold, in words."""
+    owners, uses = np.bincount(member[:, 0], minlength=concepts), np.bincount(member[:, 1])
+    return {
+        "concepts": concepts,
+        "concepts without a name": int((owners == 0).sum()),
+        "concepts with one name, which give no pair": int((owners == 1).sum()),
+        "distinct names": names,
+        "names shared by several concepts": int((uses > 1).sum()),
+    }
 
 
 def build_mentions(
@@ -444,20 +455,7 @@ def build_mentions(
     dictionary, mentions = linking.dictionary, linking.splits.get("train", [])
     if not mentions:
         raise InputError(f"{task}: no train split, so there is nothing to fine-tune on")
-    counts = {
-        "train mentions": len(mentions),
-        "composite mentions": 0,
-        "mentions of no or several concepts": 0,
-    }
-    known: list[tuple[str, str]] = []
-    for mention in mentions:
-        found = [dictionary.concepts_of(gold) for gold in mention.gold]
-        if len(mention.parts) > 1:
-            counts["composite mentions"] += 1
-        elif len(found) != 1 or len(found[0]) != 1:
-            counts["mentions of no or several concepts"] += 1
-        else:
-            known.append((mention.parts[0], next(iter(found[0]))))
+    known, counts = mentions_of_one(mentions, dictionary)
     concepts = pa.array(sorted(set(dictionary.ids)), pa.string())
     rows = [("", one, name) for one, name in zip(dictionary.ids, dictionary.names, strict=True)]
     rows += [("mention", concept, name) for name, concept in known]
@@ -484,17 +482,7 @@ def build_mentions(
     chosen = np.random.default_rng(seed).permutation(len(said))
     most = min(held_out, max(1, len(said) // 20))
     kept_out, trained = said[np.sort(chosen[:most])], said[np.sort(chosen[most:])]
-    order = np.argsort(members[:, 1], kind="stable")
-    begin, end = (
-        np.searchsorted(members[order, 1], trained[:, 1], side) for side in ("left", "right")
-    )
-    size = end - begin
-    place = order[
-        np.arange(size.sum()) - np.repeat(size.cumsum() - size, size) + np.repeat(begin, size)
-    ]
-    pairs = np.stack(
-        [np.repeat(trained[:, 0], size), members[place, 0], np.repeat(trained[:, 1], size)], 1
-    )
+    pairs = pair_with_names(trained, members)
     if not len(pairs):
         raise nothing
     counts |= {"mentions held out": len(kept_out), "pairs": len(pairs)}
@@ -509,6 +497,42 @@ def build_mentions(
         {"recipe": recipe, "counts": counts},
     )
     return folder
+
+
+def mentions_of_one(
+    mentions: Sequence[Mention], dictionary: Dictionary
+) -> tuple[list[tuple[str, str]], dict[str, int]]:
+    """((text, concept) of the mentions that have one part and one concept, counts of the
+    others)."""
+    counts = {
+        "train mentions": len(mentions),
+        "composite mentions": 0,
+        "mentions of no or several concepts": 0,
+    }
+    known: list[tuple[str, str]] = []
+    for mention in mentions:
+        found = [dictionary.concepts_of(gold) for gold in mention.gold]
+        if len(mention.parts) > 1:
+            counts["composite mentions"] += 1
+        elif len(found) != 1 or len(found[0]) != 1:
+            counts["mentions of no or several concepts"] += 1
+        else:
+            known.append((mention.parts[0], next(iter(found[0]))))
+    return known, counts
+
+
+def pair_with_names(said: np.ndarray, members: np.ndarray) -> np.ndarray:
+    """(M, 2) and (N, 2) names and concepts -> (P, 3) each name of `said` with each of `members`
+    that its concept has, and the concept."""
+    order = np.argsort(members[:, 1], kind="stable")
+    begin, end = (
+        np.searchsorted(members[order, 1], said[:, 1], side) for side in ("left", "right")
+    )
+    size = end - begin
+    within = np.arange(size.sum()) - np.repeat(size.cumsum() - size, size)
+    place = order[within + np.repeat(begin, size)]
+    columns = np.repeat(said[:, 0], size), members[place, 0], np.repeat(said[:, 1], size)
+    return np.stack(columns, 1)
 
 
 class Pairs:

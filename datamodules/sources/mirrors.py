@@ -16,6 +16,7 @@ import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, NamedTuple, cast
 from urllib.parse import urlsplit
@@ -29,6 +30,16 @@ LARGEST = 2 << 30  # bytes that one archive may contain
 DEEPEST = 3  # archives within archives
 MEMBERS = 100_000  # files in one archive
 BLOCK = 1 << 20
+#: what an archive raises that cannot be read
+UNREADABLE = (
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    zlib.error,
+    OSError,
+    EOFError,
+    RuntimeError,
+    NotImplementedError,
+)
 
 
 class _Refused(Exception):
@@ -86,108 +97,112 @@ def _safe(name: str, plain: bool, where: str, refused: list[str]) -> str | None:
     return "/".join(parts)
 
 
-def _inside(
-    stream: IO[bytes],
-    name: str,
-    paths: tuple[str, ...],
-    depth: int,
-    room: list[int],
-    where: str,
-    refused: list[str],
-) -> Iterator[Entry]:
-    """The files in the archive of `stream`, and in archives in it. A stream is read before the next
-    is asked."""
-    kind, stem = _kind(name)
-    # beside the archive; or in a folder of its name
-    folders = tuple(p.removesuffix(name) for p in paths)
+@dataclass
+class _Archive:
+    """An archive of a mirror.
 
-    def within(member: str) -> tuple[str, ...]:
+    name: of the file. paths: its possible places. depth: archives that it is in, and itself. room:
+    bytes that may still be unpacked. where: its place, for messages. refused: what was not read.
+    """
+
+    stream: IO[bytes]
+    name: str
+    paths: tuple[str, ...]
+    depth: int
+    room: list[int]
+    where: str
+    refused: list[str]
+
+    def read(self) -> Iterator[Entry]:
+        """The files in it, and in archives in it. A stream is read before the next is asked."""
+        readers = {"gz": self._read_gz, "tar": self._read_tar, "zip": self._read_zip}
+        try:
+            if read := readers.get(_kind(self.name)[0]):
+                yield from read()
+        except _Refused as error:
+            self.refused.append(str(error))
+        except UNREADABLE as error:
+            self.refused.append(f"{self.where}: cannot be read ({error}); not searched further")
+
+    @property
+    def _folders(self) -> tuple[str, ...]:
+        return tuple(path.removesuffix(self.name) for path in self.paths)
+
+    def _places(self, member: str) -> tuple[str, ...]:
+        """Where a member may be: beside the archive, or in a folder of its name."""
+        stem = _kind(self.name)[1]
         return tuple(
-            dict.fromkeys(place + m for place in folders for m in (member, f"{stem}/{member}"))
+            dict.fromkeys(
+                folder + place for folder in self._folders for place in (member, f"{stem}/{member}")
+            )
         )
 
-    def deeper(entry: Entry, member: str) -> Iterator[Entry]:
+    def _counted(self, raw: Any) -> IO[bytes]:
+        return cast(IO[bytes], _Counted(raw, self.room, self.where))
+
+    def _unpacked(self) -> IO[bytes]:
+        return self._counted(gzip.GzipFile(fileobj=self.stream, mode="rb"))
+
+    def _read_gz(self) -> Iterator[Entry]:
+        stem = _kind(self.name)[1]
+        places = tuple(folder + stem for folder in self._folders)
+        yield from self._deeper(Entry(places, None, self._unpacked()), stem)
+
+    def _read_tar(self) -> Iterator[Entry]:
+        plain = self.name.lower().endswith(".tar")
+        raw = self._counted(self.stream) if plain else self._unpacked()
+        with tarfile.open(fileobj=raw, mode="r|") as tar:
+            for number, member in enumerate(tar):
+                if number >= MEMBERS:
+                    raise _Refused(
+                        f"{self.where}: more than {MEMBERS:,} files; the rest is not read"
+                    )
+                if member.isdir():
+                    continue
+                inner = _safe(member.name, member.isreg(), self.where, self.refused)
+                if inner is not None:
+                    content = cast(IO[bytes], tar.extractfile(member))
+                    yield from self._deeper(Entry(self._places(inner), member.size, content), inner)
+
+    def _read_zip(self) -> Iterator[Entry]:
+        with zipfile.ZipFile(self.stream) as archive:
+            infos = archive.infolist()
+            if len(infos) > MEMBERS:
+                raise _Refused(f"{self.where}: more than {MEMBERS:,} files; not read")
+            for info in infos:
+                if info.is_dir():
+                    continue
+                # the Unix file type: unknown, or a plain file
+                plain = (info.external_attr >> 28) in (0, 8)
+                inner = _safe(info.filename, plain, self.where, self.refused)
+                if inner is not None:
+                    with archive.open(info) as content:
+                        entry = Entry(self._places(inner), info.file_size, self._counted(content))
+                        yield from self._deeper(entry, inner)
+
+    def _deeper(self, entry: Entry, member: str) -> Iterator[Entry]:
+        """A member, and the files in it if it is an archive."""
         inner = PurePosixPath(member).name
+        where = f"{self.where}!{member}"
         if not _kind(inner)[0]:
             yield entry
             return
-        if depth >= DEEPEST:
-            refused.append(
-                f"{where}!{member}: archives within archives, more than {DEEPEST} deep; not read"
+        if self.depth >= DEEPEST:
+            self.refused.append(
+                f"{where}: archives within archives, more than {DEEPEST} deep; not read"
             )
             yield entry
             return
         with tempfile.SpooledTemporaryFile(64 << 20) as copy:
             shutil.copyfileobj(entry.stream, copy, BLOCK)
             copy.seek(0)
-            yield entry._replace(stream=cast(IO[bytes], copy))
-            copy.seek(0)
             below = cast(IO[bytes], copy)
-            yield from _inside(
-                below, inner, entry.paths, depth + 1, room, f"{where}!{member}", refused
+            yield entry._replace(stream=below)
+            copy.seek(0)
+            deeper = _Archive(
+                below, inner, entry.paths, self.depth + 1, self.room, where, self.refused
             )
-
-    def counted(raw: Any) -> IO[bytes]:
-        return cast(IO[bytes], _Counted(raw, room, where))
-
-    try:
-        if kind == "gz":
-            yield from deeper(
-                Entry(
-                    tuple(f + stem for f in folders),
-                    None,
-                    counted(gzip.GzipFile(fileobj=stream, mode="rb")),
-                ),
-                stem,
-            )
-        elif kind == "tar":
-            raw = (
-                counted(gzip.GzipFile(fileobj=stream, mode="rb"))
-                if not name.lower().endswith(".tar")
-                else counted(stream)
-            )
-            with tarfile.open(fileobj=raw, mode="r|") as tar:
-                for number, member in enumerate(tar):
-                    if number >= MEMBERS:
-                        raise _Refused(
-                            f"{where}: more than {MEMBERS:,} files; the rest is not read"
-                        )
-                    if member.isdir():
-                        continue
-                    inner = _safe(member.name, member.isreg(), where, refused)
-                    if inner is None:
-                        continue
-                    content = cast(IO[bytes], tar.extractfile(member))
-                    yield from deeper(Entry(within(inner), member.size, content), inner)
-        elif kind == "zip":
-            with zipfile.ZipFile(stream) as archive:
-                infos = archive.infolist()
-                if len(infos) > MEMBERS:
-                    raise _Refused(f"{where}: more than {MEMBERS:,} files; not read")
-                for info in infos:
-                    if info.is_dir():
-                        continue
-                    # the Unix file type: unknown, or a plain file
-                    plain = (info.external_attr >> 28) in (0, 8)
-                    inner = _safe(info.filename, plain, where, refused)
-                    if inner is None:
-                        continue
-                    with archive.open(info) as content:
-                        yield from deeper(
-                            Entry(within(inner), info.file_size, counted(content)), inner
-                        )
-    except _Refused as error:
-        refused.append(str(error))
-    except (
-        tarfile.TarError,
-        zipfile.BadZipFile,
-        zlib.error,
-        OSError,
-        EOFError,
-        RuntimeError,
-        NotImplementedError,
-    ) as error:
-        refused.append(f"{where}: cannot be read ({error}); not searched further")
+            yield from deeper.read()
 
 
 def _files(mirror: Path) -> Iterator[Path]:
@@ -218,7 +233,9 @@ def _entries(file: Path, mirror: Path, refused: list[str]) -> Iterator[Entry]:
             yield Entry(paths, file.stat().st_size, stream)
             if _kind(file.name)[0]:
                 stream.seek(0)
-                yield from _inside(stream, file.name, paths, 1, [LARGEST], str(file), refused)
+                where = str(file)
+                archive = _Archive(stream, file.name, paths, 1, [LARGEST], where, refused)
+                yield from archive.read()
     except OSError as error:
         refused.append(str(explained(error, file)))
 
@@ -319,7 +336,7 @@ def member_of(archive: Path, url: str, wanted: str) -> None:
     name = urlsplit(url).path.rpartition("/")[2]
     refused: list[str] = []
     with open(archive, "rb") as stream:
-        for entry in _inside(stream, name, (name,), 1, [LARGEST], url, refused):
+        for entry in _Archive(stream, name, (name,), 1, [LARGEST], url, refused).read():
             if wanted in entry.paths:
                 with written(archive, "wb") as handle:
                     shutil.copyfileobj(entry.stream, handle, BLOCK)

@@ -525,6 +525,13 @@ def _inputs(definition: Task, data: Path) -> dict[str, str]:
     }
 
 
+def hpo_folder() -> Path:
+    """The folder of HPO's files, which come with a package."""
+    from kg.build.sources import hpo
+
+    return hpo.files()[0].parent
+
+
 def prepare_folds(
     name: str, data: Path | None, out: Path, graph: Path | None = None
 ) -> list[dict[str, Path]]:
@@ -542,12 +549,7 @@ def prepare_folds(
             " graph and give its folder: GRAPH=<folder>"
             + (", or take COMETA:closed" if name == "COMETA-EL" else "")
         )
-    if data is None:
-        from kg.build.sources import hpo
-
-        place = hpo.files()[0].parent
-    else:
-        place = data
+    place = data or hpo_folder()
     made_of = {
         "name": name,
         "readers": READERS,

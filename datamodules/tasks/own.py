@@ -105,12 +105,7 @@ def save_own_task(name: str, data: Path, reserved: Sequence[str], fresh: bool = 
         raise InputError(f"--data {data}: no such file or folder")
     files = split_files(data)
     inputs = {str(p): sha256(p) for own in files.values() for p in with_annotations(own)}
-    made_of = {
-        "name": name,
-        "suite": SUITE,
-        "readers": READERS,
-        "inputs": inputs,
-    }
+    made_of = {"name": name, "suite": SUITE, "readers": READERS, "inputs": inputs}
     out = own_folder(name)
     if TASK.is_kept(out, made_of, quiet=True):
         return out

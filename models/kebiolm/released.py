@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import save_file
@@ -59,6 +60,16 @@ def load_released(encoder: KeBioLMEncoder, state: dict[str, Tensor]) -> None:
         )
 
 
+def read_weights(file: Path) -> Any:
+    """What a file of weights holds; it runs no code. Raises InputError for one that is none."""
+    try:
+        return torch.load(file, map_location="cpu", weights_only=True)
+    except (OSError, RuntimeError, pickle.UnpicklingError) as error:
+        raise InputError(
+            f"{file}: cannot be read as weights ({str(error).splitlines()[0]}). Fetch it again."
+        ) from error
+
+
 def convert(source: Path, out: Path) -> None:
     """The authors' `pytorch_model.bin` (and config.json, where it is there) as the files of an
     export, written into `out`.
@@ -68,12 +79,7 @@ def convert(source: Path, out: Path) -> None:
     loading runs no code.
     """
     file = source / "pytorch_model.bin"
-    try:
-        state = torch.load(file, map_location="cpu", weights_only=True)
-    except (OSError, RuntimeError, pickle.UnpicklingError) as error:
-        raise InputError(
-            f"{file}: cannot be read as weights ({str(error).splitlines()[0]}). Fetch it again."
-        ) from error
+    state = read_weights(file)
     bare = {k.removeprefix("bert."): v for k, v in state.items()} if isinstance(state, dict) else {}
     words, table = (
         bare.get("embeddings.word_embeddings.weight"),
@@ -89,11 +95,8 @@ def convert(source: Path, out: Path) -> None:
             " embeddings.word_embeddings.weight, entity_linker.entity_embeddings.weight and"
             " context_encoder.layer.*"
         )
-    given = (
-        json.loads((source / "config.json").read_text())
-        if (source / "config.json").is_file()
-        else {}
-    )
+    file = source / "config.json"
+    given = json.loads(file.read_text()) if file.is_file() else {}
     config = BertConfig(
         vocab_size=words.shape[0],
         hidden_size=words.shape[1],

@@ -194,36 +194,33 @@ def figure2(
         result[f"synonym - random, {readers[0].name} - {readers[1].name}"] = {
             d: {k: difference(gains[1][d][k], gains[0][d][k]) for k in LIKENESS} for d in DIRECTIONS
         }
-    with written(out / "figure2.csv") as handle:
-        writer = CsvWriter(handle)
-        columns = [f"{kind} {name}" for kind in LIKENESS for name in NAMES[1:]]
-        writer.writerow(
-            [
-                "row",
-                "document",
-                "entity",
-                *NAMES,
-                "shared characters",
-                "encoder",
-                "direction",
-                *columns,
-            ]
-        )
-        for i, s in enumerate(sentences):
-            for one, own in zip(readers, alike, strict=True):
-                for direction in DIRECTIONS:
-                    values = [
-                        f"{own[direction][k][name][i]:.6f}" for k in LIKENESS for name in NAMES[1:]
-                    ]
-                    names = [getattr(s, name) for name in NAMES]
-                    writer.writerow(
-                        [i, s.document, s.entity, *names, s.shared, one.name, direction, *values]
-                    )
+    write_likeness(out / "figure2.csv", readers, sentences, alike)
     gain = gains[0]["entity to context"]["spearman"]
     row = _row(pick, "PICK2", np.asarray(gain))
     result["drawn row"] = row
     draw_lines(out / "figure2.png", readers, layers, sentences[row], [one[row] for one in found])
     return result
+
+
+def write_likeness(
+    file: Path, readers: Sequence[Reader], sentences: Sequence[Swap], alike: Sequence[Any]
+) -> None:
+    """A row for each sentence, encoder and direction of Figure 2."""
+    columns = [f"{kind} {name}" for kind in LIKENESS for name in NAMES[1:]]
+    about = ["row", "document", "entity", *NAMES, "shared characters", "encoder", "direction"]
+    with written(file) as handle:
+        writer = CsvWriter(handle)
+        writer.writerow([*about, *columns])
+        for i, s in enumerate(sentences):
+            names = [getattr(s, name) for name in NAMES]
+            for one, own in zip(readers, alike, strict=True):
+                for direction in DIRECTIONS:
+                    values = [
+                        f"{own[direction][k][name][i]:.6f}" for k in LIKENESS for name in NAMES[1:]
+                    ]
+                    writer.writerow(
+                        [i, s.document, s.entity, *names, s.shared, one.name, direction, *values]
+                    )
 
 
 def _row(pick: int | None, name: str, values: np.ndarray) -> int:
@@ -337,10 +334,8 @@ def figure3(
     pick: int | None,
 ) -> dict[str, Any]:
     """Draw and write Figure 3 of `sentences`; returns what summary.json says of it."""
-    texts = [
-        [joined(one.tokenizer, (s.left, s.adjective, s.atomic, s.right)) for s in sentences]
-        for one in readers
-    ]
+    cut = [(s.left, s.adjective, s.atomic, s.right) for s in sentences]
+    texts = [[joined(one.tokenizer, parts) for parts in cut] for one in readers]
     whole = [
         i for i in range(len(sentences)) if all(len(p) for own in texts for p in own[i].parts[1:3])
     ]
@@ -371,26 +366,16 @@ def figure3(
             for name in names
             if not name.endswith(", even")
         }
+    about = ["row", "document", "entity", "adjective", "atomic", "encoder", "tokens"]
     with written(out / "figure3.csv") as handle:
         writer = CsvWriter(handle)
-        writer.writerow(
-            ["row", "document", "entity", "adjective", "atomic", "encoder", "tokens", *names]
-        )
+        writer.writerow([*about, *names])
         for row, i in enumerate(whole):
+            s = sentences[i]
+            told_of = [row, s.document, s.entity, s.adjective, s.atomic]
             for one, own, own_shares in zip(readers, texts, shares, strict=True):
-                s, cells = sentences[i], [f"{own_shares[row][name]:.6f}" for name in names]
-                writer.writerow(
-                    [
-                        row,
-                        s.document,
-                        s.entity,
-                        s.adjective,
-                        s.atomic,
-                        one.name,
-                        len(own[i].ids),
-                        *cells,
-                    ]
-                )
+                cells = [f"{own_shares[row][name]:.6f}" for name in names]
+                writer.writerow([*told_of, one.name, len(own[i].ids), *cells])
     name = f"inside, of {AMONG[0]}"
     gain = np.array([s[name] for s in shares[0]]) - (
         np.array([s[name] for s in shares[1]]) if len(readers) > 1 else 0

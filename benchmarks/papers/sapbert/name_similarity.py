@@ -20,7 +20,7 @@ both shares in each bin: 0 when a threshold separates right from wrong pairs, 1 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -153,8 +153,6 @@ def draw(
     import matplotlib
 
     matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
     base, folder = inputs(model, ckpt, base, pairs_folder)
     pairs = Pairs(str(folder))
     out = out or runs_folder() / "figures" / "sapbert"
@@ -173,63 +171,9 @@ def draw(
         "method": method,
         "seed": seed,
     }
-    colours = {concept: i for i, concept in enumerate(dict.fromkeys(owners))}
-    drawing, axes = plt.subplots(1, 2, figsize=(12, 6))
-    rows = []
-    for axis, (title, embed) in zip(axes, (("before", before), ("after", after)), strict=True):
-        vectors = embed(names).numpy()
-        at = plane(vectors, method, seed)
-        axis.scatter(at[:, 0], at[:, 1], c=[colours[c] for c in owners], cmap="tab20", s=18)
-        result[f"silhouette {title}"] = silhouette(vectors, owners)
-        axis.set(
-            title=f"{title}: silhouette {result[f'silhouette {title}']:.3f}", xticks=[], yticks=[]
-        )
-        rows += [
-            (title, x, y, c, n) for (x, y), c, n in zip(at.tolist(), owners, names, strict=True)
-        ]
-    drawing.tight_layout()
-    drawing.savefig(out / "figure1.png", dpi=110)
-    plt.close(drawing)
-    with written(out / "figure1.csv") as handle:
-        handle.write("encoder\tx\ty\tconcept\tname\n")
-        handle.writelines(f"{t}\t{x:.4f}\t{y:.4f}\t{c}\t{n}\n" for t, x, y, c, n in rows)
-    drawing, grid = plt.subplots(2, 2, figsize=(12, 7), sharex=True)
-    shares: dict[str, np.ndarray] = {}
-    for line, (title, embed) in zip(grid, (("before", before), ("after", after)), strict=True):
-        found = pair_similarities(embed, pairs, batches, seed)
-        for axis, kind in zip(line, ("natural", "mined"), strict=True):
-            positive, negative = found[f"{kind} positive"], found[f"{kind} negative"]
-            for sign, values in (("positive", positive), ("negative", negative)):
-                shares[f"{title} {kind} {sign}"] = histogram(values)
-                axis.stairs(
-                    shares[f"{title} {kind} {sign}"],
-                    BINS,
-                    fill=True,
-                    alpha=0.5,
-                    label=f"{sign} ({len(values):,})",
-                )
-                result[f"{title} {kind} {sign}"] = {
-                    "pairs": len(values),
-                    "median": float(np.median(values)) if len(values) else None,
-                }
-            result[f"{title} {kind} overlap"] = overlap(positive, negative)
-            axis.set(
-                title=f"{title}, {kind} pairs: overlap {overlap(positive, negative):.3f}",
-                xlabel="cosine similarity",
-            )
-            axis.legend()
-    drawing.tight_layout()
-    drawing.savefig(out / "figure2.png", dpi=110)
-    plt.close(drawing)
-    with written(out / "figure2.csv") as handle:
-        handle.write("\t".join(["from", "to", *shares]) + "\n")
-        for i in range(len(BINS) - 1):
-            handle.write(
-                "\t".join(
-                    f"{v:.6f}" for v in (BINS[i], BINS[i + 1], *(s[i] for s in shares.values()))
-                )
-                + "\n"
-            )
+    encoders = {"before": before, "after": after}
+    result |= draw_concepts(encoders, names, owners, method, seed, out)
+    result |= draw_similarities(encoders, pairs, batches, seed, out)
     write_json(out / "figures.json", result)
     print(
         f"{out}/figure1.png: silhouette of {result['concepts']} concepts"
@@ -241,4 +185,75 @@ def draw(
             for kind in ("natural", "mined")
         )
     )
+    return result
+
+
+def draw_concepts(
+    encoders: Mapping[str, Embedder],
+    names: Sequence[str],
+    owners: Sequence[str],
+    method: str,
+    seed: int,
+    out: Path,
+) -> dict[str, Any]:
+    """Figure 1: the names of some concepts in the plane, before and after. Returns the
+    silhouettes."""
+    from matplotlib import pyplot as plt
+
+    result: dict[str, Any] = {}
+    colours = {concept: i for i, concept in enumerate(dict.fromkeys(owners))}
+    drawing, axes = plt.subplots(1, 2, figsize=(12, 6))
+    rows = []
+    for axis, (title, embed) in zip(axes, encoders.items(), strict=True):
+        vectors = embed(names).numpy()
+        at = plane(vectors, method, seed)
+        axis.scatter(at[:, 0], at[:, 1], c=[colours[c] for c in owners], cmap="tab20", s=18)
+        apart = result[f"silhouette {title}"] = silhouette(vectors, owners)
+        axis.set(title=f"{title}: silhouette {apart:.3f}", xticks=[], yticks=[])
+        points = zip(at.tolist(), owners, names, strict=True)
+        rows += [(title, x, y, concept, name) for (x, y), concept, name in points]
+    drawing.tight_layout()
+    drawing.savefig(out / "figure1.png", dpi=110)
+    plt.close(drawing)
+    with written(out / "figure1.csv") as handle:
+        handle.write("encoder\tx\ty\tconcept\tname\n")
+        handle.writelines(f"{t}\t{x:.4f}\t{y:.4f}\t{c}\t{n}\n" for t, x, y, c, n in rows)
+    return result
+
+
+def draw_similarities(
+    encoders: Mapping[str, Embedder], pairs: Pairs, batches: int, seed: int, out: Path
+) -> dict[str, Any]:
+    """Figure 2: cosines of right and wrong pairs, before and after. Returns how many there are,
+    their medians and overlaps."""
+    from matplotlib import pyplot as plt
+
+    result: dict[str, Any] = {}
+    drawing, grid = plt.subplots(2, 2, figsize=(12, 7), sharex=True)
+    shares: dict[str, np.ndarray] = {}
+    for line, (title, embed) in zip(grid, encoders.items(), strict=True):
+        found = pair_similarities(embed, pairs, batches, seed)
+        for axis, kind in zip(line, ("natural", "mined"), strict=True):
+            both = {sign: found[f"{kind} {sign}"] for sign in ("positive", "negative")}
+            for sign, values in both.items():
+                name = f"{title} {kind} {sign}"
+                shares[name] = histogram(values)
+                label = f"{sign} ({len(values):,})"
+                axis.stairs(shares[name], BINS, fill=True, alpha=0.5, label=label)
+                median = float(np.median(values)) if len(values) else None
+                result[name] = {"pairs": len(values), "median": median}
+            common = overlap(both["positive"], both["negative"])
+            result[f"{title} {kind} overlap"] = common
+            axis.set(
+                title=f"{title}, {kind} pairs: overlap {common:.3f}", xlabel="cosine similarity"
+            )
+            axis.legend()
+    drawing.tight_layout()
+    drawing.savefig(out / "figure2.png", dpi=110)
+    plt.close(drawing)
+    with written(out / "figure2.csv") as handle:
+        handle.write("\t".join(["from", "to", *shares]) + "\n")
+        for i in range(len(BINS) - 1):
+            cells = (BINS[i], BINS[i + 1], *(share[i] for share in shares.values()))
+            handle.write("\t".join(f"{cell:.6f}" for cell in cells) + "\n")
     return result

@@ -126,6 +126,14 @@ def linked_alone(
     return [rows[m] for m in kept.tolist()], type(mentions)(*(part[kept] for part in mentions))
 
 
+def slice_mentions(mentions: Any, begin: int) -> Any:
+    """The mentions of a batch, one a row, from row `begin` on."""
+    part = type(mentions)(*(values[begin : begin + AT_ONCE] for values in mentions))
+    span = part.span.clone()
+    span[:, 0] = torch.arange(len(span))
+    return part._replace(span=span)
+
+
 @torch.inference_mode()
 def diagnosed(
     model: str = "smedbert", ckpt: str | None = None, names: int = 500, seed: int = 0
@@ -170,12 +178,7 @@ def diagnosed(
         )
         text = mask * ~torch.isin(padded, ends)
         for way, given in (("plain", None), ("own", mentions), ("foreign", other)):
-            part = None
-            if given is not None:
-                part = type(given)(*(values[begin : begin + AT_ONCE] for values in given))
-                span = part.span.clone()
-                span[:, 0] = torch.arange(len(span))
-                part = part._replace(span=span)
+            part = None if given is None else slice_mentions(given, begin)
             with recorded(read.bert) as states:
                 read(padded, mask, part)
             pooled = [
