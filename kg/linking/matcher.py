@@ -433,7 +433,7 @@ class DictionaryLinker:
             ends += own_ends
         entities = np.array([match[2] for own in matches for match in own], np.int64)
         ids = self._ids.take(_indices(entities)).to_pylist()
-        rows = zip(starts, ends, ids, repeat(1.0), repeat(""))
+        rows = zip(starts, ends, ids, repeat(1.0), repeat(""), repeat(()))
         # Mention(...) would take twice as long, a tenth of the whole
         mentions = list(map(tuple.__new__, repeat(Mention), rows))
         bounds = accumulate(map(len, matches), initial=0)

@@ -128,7 +128,7 @@ def test_a_complete_output_is_left_and_another_is_not_replaced(
     assert main([*words, "--to", "pubtator"]) == 2 and "output_format" in capsys.readouterr().err
     assert main([*words, "--top", "3", "--fresh"]) == 0
     Path("t.jsonl").write_text(LINE.replace("and", "or"))
-    assert main([*words, "--top", "3"]) == 2 and "inputs" in capsys.readouterr().err
+    assert main([*words, "--top", "3"]) == 2 and "t.jsonl (changed)" in capsys.readouterr().err
     Path("notes.txt").write_text("mine")
     assert (
         main([*words[:-1], "notes.txt", "--to", "jsonl"]) == 2
