@@ -3,6 +3,7 @@ generator."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -118,6 +119,93 @@ class Corrupted(NamedTuple):
     part_ids: np.ndarray  # (T,) original ids of these tokens
 
 
+@dataclass
+class _Draft:
+    """A text that is being corrupted; see :class:`Corrupted`."""
+
+    text: Text
+    ids: np.ndarray
+    mlm: np.ndarray
+    segments: np.ndarray
+    free: np.ndarray  # (n,) bool: of no replaced mention, and not hidden yet
+    budget: int  # tokens that may still be hidden
+
+
+class _Long(NamedTuple):
+    """A long entity of a text."""
+
+    first: int  # first token
+    middle: int  # where the atomic part begins
+    last: int  # last token + 1
+    kind: int
+
+
+def _read_mentions(text: Text, pieces: Pieces) -> tuple[_Draft, list[_Long], int]:
+    """(a draft without a budget, the long entities, how many tokens are not of a random name)."""
+    n = len(text.ids)
+    mlm, segments = np.full(n, IGNORE, np.int64), np.full(n, IGNORE, np.int64)
+    free, maskable = np.ones(n, bool), np.ones(n, bool)
+    long: list[_Long] = []
+    for start, end, _, kind in text.mentions:
+        free[start:end] &= kind == ORIGINAL
+        maskable[start:end] &= kind != RANDOM
+        ends = None if kind == RANDOM else pieces.piece_ends(text.ids[start:end])
+        if ends is not None and len(ends) > 1:
+            segments[start:end] = 0
+            segments[start + ends - 1] = 1
+            long.append(_Long(int(start), int(start + ends[-2]), int(end), int(kind)))
+    return _Draft(text, text.ids.copy(), mlm, segments, free, 0), long, maskable.sum()
+
+
+def _hide_parts(
+    draft: _Draft,
+    long: list[_Long],
+    share: float,
+    longest: int,
+    mask_id: int,
+    rng: np.random.Generator,
+) -> np.ndarray:
+    """Hide parts of long entities, at most a `share` of the budget. Returns their table, as
+    :class:`Corrupted` has it."""
+    left = share * draft.budget
+    rows: list[tuple[int, ...]] = []
+    for i in rng.permutation(len(long)):
+        first, middle, last, kind = long[i]
+        side = ATOMIC if rng.random() < 0.5 else ADJECTIVE
+        begin, end, near, far = (
+            (middle, last, first, middle - 1)
+            if side == ATOMIC
+            else (first, middle, middle, last - 1)
+        )
+        size = end - begin
+        if size > min(draft.budget, longest) or not left:
+            continue
+        # A part that is too long for what is left of the share comes as often as keeps it in the
+        # mean; else short texts would never have one. The share is spent either way.
+        comes = rng.random() * size < left
+        left = max(0.0, left - size)
+        if not comes:
+            continue
+        draft.budget -= size
+        rows += [(token, near, far, token - begin, size, side) for token in range(begin, end)]
+        draft.ids[begin:end] = mask_id
+        if kind == ORIGINAL:
+            draft.mlm[begin:end] = draft.text.ids[begin:end]
+        draft.free[first:last] = False
+    return np.array(rows, np.int64).reshape(-1, 6)
+
+
+def _unit_bounds(text: Text, entities: bool) -> np.ndarray:
+    """Where the units that the masked LM draws begin (words; or entities too), and the end."""
+    unit_start = text.word_start.copy()
+    unit_start[:1] = True
+    for start, end, _, _ in text.mentions if entities else ():
+        unit_start[start] = True
+        unit_start[start + 1 : end] = False
+        unit_start[end : end + 1] = True
+    return np.append(np.flatnonzero(unit_start), len(text.ids))
+
+
 def corrupted(
     text: Text,
     pieces: Pieces,
@@ -144,80 +232,21 @@ def corrupted(
     the text did not choose, and draws nothing from the part that is left, from which the other is
     predicted.
     """
-    n = len(text.ids)
-    result = text.ids.copy()
-    mlm, segments = np.full(n, IGNORE, np.int64), np.full(n, IGNORE, np.int64)
-    free, maskable = np.ones(n, bool), np.ones(n, bool)
-    # first token, where the atomic part begins, last token + 1, kind
-    long: list[tuple[int, int, int, int]] = []
-    for start, end, _, kind in text.mentions:
-        free[start:end] &= kind == ORIGINAL
-        maskable[start:end] &= kind != RANDOM
-        ends = None if kind == RANDOM else pieces.piece_ends(text.ids[start:end])
-        if ends is not None and len(ends) > 1:
-            segments[start:end] = 0
-            segments[start + ends - 1] = 1
-            long.append((int(start), int(start + ends[-2]), int(end), int(kind)))
-    budget = int(rate * maskable.sum() + rng.random())
-    left = parts * budget
-    rows: list[np.ndarray] = []
-    for i in rng.permutation(len(long)):
-        first, middle, last, kind = long[i]
-        side = ATOMIC if rng.random() < 0.5 else ADJECTIVE
-        begin, end, near, far = (
-            (middle, last, first, middle - 1)
-            if side == ATOMIC
-            else (first, middle, middle, last - 1)
-        )
-        size = end - begin
-        if size > min(budget, longest) or not left:
-            continue
-        # A part that is too long for what is left of the share comes as often as keeps it in the
-        # mean; else short texts
-        # would never have one. The share is spent either way.
-        comes = rng.random() * size < left
-        left = max(0.0, left - size)
-        if not comes:
-            continue
-        budget -= size
-        place = np.arange(begin, end)
-        rows.append(
-            np.stack(
-                [
-                    place,
-                    *(np.full(size, v) for v in (near, far)),
-                    place - begin,
-                    np.full(size, size),
-                    np.full(size, side),
-                ],
-                axis=1,
-            )
-        )
-        result[place] = mask_id
-        if kind == ORIGINAL:
-            mlm[place] = text.ids[place]
-        free[first:last] = False
-    unit_start = text.word_start.copy()
-    if n:
-        unit_start[0] = True
-    if entities:
-        for start, end, _, _ in text.mentions:
-            unit_start[start] = True
-            unit_start[start + 1 : end] = False
-            unit_start[end : end + 1] = True
-    bounds = np.append(np.flatnonzero(unit_start), n)
+    draft, long, maskable = _read_mentions(text, pieces)
+    draft.budget = int(rate * maskable + rng.random())
+    table = _hide_parts(draft, long, parts, longest, mask_id, rng)
+    bounds = _unit_bounds(text, entities)
     for i in rng.permutation(len(bounds) - 1):
         begin, end = bounds[i], bounds[i + 1]
-        if budget <= 0:
+        if draft.budget <= 0:
             break
-        if end - begin > budget or not free[begin:end].all():
+        if end - begin > draft.budget or not draft.free[begin:end].all():
             continue
-        budget -= int(end - begin)
-        mlm[begin:end] = text.ids[begin:end]
+        draft.budget -= int(end - begin)
+        draft.mlm[begin:end] = text.ids[begin:end]
         draw = rng.random()
         if draw < mask:
-            result[begin:end] = mask_id
+            draft.ids[begin:end] = mask_id
         elif draw < mask + random:
-            result[begin:end] = rng.choice(random_ids, end - begin)
-    table = np.concatenate(rows) if rows else np.zeros((0, 6), np.int64)
-    return Corrupted(result, mlm, segments, table, text.ids[table[:, 0]])
+            draft.ids[begin:end] = rng.choice(random_ids, end - begin)
+    return Corrupted(draft.ids, draft.mlm, draft.segments, table, text.ids[table[:, 0]])

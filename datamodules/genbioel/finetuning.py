@@ -23,7 +23,7 @@ Names"):
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -88,12 +88,21 @@ class SelectedMention(NamedTuple):
     document: str
 
 
-SELECTION = (
-    "mentions",
-    "overlapping mentions",
-    "composite mentions left out",
-    "mentions whose concept has no name here",
-)
+def _read_split(
+    linking: Linking, split: str, composites: bool, counts: dict[str, int]
+) -> list[Mention]:
+    """The mentions of a split that are used; what is left out is counted."""
+    if split not in linking.splits:
+        raise InputError(
+            f"{linking.folder}: no split {split!r}; it has {', '.join(linking.splits)}"
+        )
+    every = linking.splits[split]
+    alone = without_overlaps(every)
+    used = [m for m in alone if composites or (len(m.parts) <= 1 and len(m.gold) <= 1)]
+    counts["mentions"] += len(every)
+    counts["overlapping mentions"] += len(every) - len(alone)
+    counts["composite mentions left out"] += len(alone) - len(used)
+    return used
 
 
 def select_mentions(
@@ -112,40 +121,29 @@ def select_mentions(
     """
     known, number = linking.dictionary, {one: i for i, one in enumerate(names.concepts)}
     named = set(names.members[:, 0].tolist())
-    counts |= dict.fromkeys(SELECTION, 0)
+    without_name = "mentions whose concept has no name here"
+    left_out = ("overlapping mentions", "composite mentions left out", without_name)
+    counts |= dict.fromkeys(("mentions", *left_out), 0)
     forms: dict[str, ShortForms] = {}
     found: list[SelectedMention] = []
-    for split in splits:
-        if split not in linking.splits:
-            raise InputError(
-                f"{linking.folder}: no split {split!r}; it has {', '.join(linking.splits)}"
-            )
-        every = linking.splits[split]
-        alone = without_overlaps(every)
-        counts["mentions"] += len(every)
-        counts["overlapping mentions"] += len(every) - len(alone)
-        for mention in alone:
-            if not composites and (len(mention.parts) > 1 or len(mention.gold) > 1):
-                counts["composite mentions left out"] += 1
+    for mention in (m for split in splits for m in _read_split(linking, split, composites, counts)):
+        document = linking.documents.get(mention.document, "")
+        if abbreviations and mention.document not in forms:
+            forms[mention.document] = ShortForms(document)
+        around = window(*sides(mention.mention, context_of(mention, linking.documents)), words)
+        paired = len(mention.gold) == len(mention.parts)
+        begin = len(document) if mention.start is None else mention.start
+        for place, part in enumerate(mention.parts):
+            gold = [mention.gold[place]] if paired else mention.gold
+            right = {number[c] for g in gold for c in known.concepts_of(g)}
+            concepts = sorted(right & named)
+            if not concepts:
+                counts[without_name] += 1
                 continue
-            if abbreviations and mention.document not in forms:
-                forms[mention.document] = ShortForms(linking.documents.get(mention.document, ""))
-            around = window(*sides(mention.mention, context_of(mention, linking.documents)), words)
-            paired = len(mention.gold) == len(mention.parts)
-            length = len(linking.documents.get(mention.document, ""))
-            begin = length if mention.start is None else mention.start
-            for place, part in enumerate(mention.parts):
-                gold = [mention.gold[place]] if paired else mention.gold
-                concepts = sorted(
-                    {number[c] for g in gold for c in known.concepts_of(g) if number[c] in named}
-                )
-                if not concepts:
-                    counts["mentions whose concept has no name here"] += 1
-                    continue
-                text = plain(forms[mention.document].expand(part, begin) if abbreviations else part)
-                found.append(
-                    SelectedMention(text, around.left, around.right, concepts, mention.document)
-                )
+            text = plain(forms[mention.document].expand(part, begin) if abbreviations else part)
+            found.append(
+                SelectedMention(text, around.left, around.right, concepts, mention.document)
+            )
     return found
 
 
@@ -194,6 +192,63 @@ def _held_out(mentions: Sequence[SelectedMention], most: int, seed: int) -> np.n
     return chosen
 
 
+def _drop_names(names: NameSet, lengths: np.ndarray, most: int) -> NameSet:
+    """`names` without the members of no or more than `most` tokens, which are counted."""
+    fits = (lengths > 0) & (lengths < most)
+    dropped = {"dictionary names without tokens, or of more than --max_name": int((~fits).sum())}
+    members = names.members[fits[names.members[:, 1]]]
+    return names._replace(members=members, counts=names.counts | dropped)
+
+
+def _write(
+    folder: Path,
+    names: NameSet,
+    tokens: dict[str, tuple[np.ndarray, np.ndarray]],
+    arrays: dict[str, np.ndarray],
+    manifest: dict[str, Any],
+) -> None:
+    """The folder, whole or not at all."""
+    strings = {"name": names.names}, {"id": names.concepts}
+    with SAMPLES.writing(folder, manifest | {"kind": "mentions"}) as partial:
+        for file, column in zip(("names", "concepts"), strings, strict=True):
+            pq.write_table(pa.table(column), partial / f"{file}.parquet", compression="zstd")
+        for name, rows in tokens.items():
+            save_rows(partial, name, rows)
+        for name, values in arrays.items():
+            np.save(partial / f"{name}.npy", values)
+
+
+def _choose_targets(
+    mentions: Sequence[SelectedMention], names: NameSet, held_out: int, seed: int
+) -> dict[str, np.ndarray]:
+    """What each mention is trained on, and which are held out."""
+    found, similarity = targets(mentions, names, seed)
+    return {
+        "members": names.members.astype(np.int32),
+        "targets": found.astype(np.int32),
+        "similarity": similarity,
+        "held_out": _held_out(mentions, held_out, seed),
+    }
+
+
+def _count_samples(
+    task: str,
+    splits: Sequence[str],
+    mentions: Sequence[SelectedMention],
+    tokens: tuple[np.ndarray, np.ndarray],
+    counts: dict[str, int],
+) -> None:
+    """Count the samples by the `tokens` of the mentions. Raises InputError when there is none."""
+    counts["mentions without context"] = sum(not m.left and not m.right for m in mentions)
+    counts["mentions without tokens"] = int((np.diff(tokens[1]) == 0).sum())
+    counts["samples"] = len(mentions) - counts["mentions without tokens"]
+    if not counts["samples"]:
+        raise InputError(
+            f"{task}: no mention of {' and '.join(splits)} has a concept with a name, so there is"
+            " nothing to fine-tune on"
+        )
+
+
 def build_mentions(
     task: str,
     tokenizer: str,
@@ -213,8 +268,7 @@ def build_mentions(
 
     splits         whose mentions are trained on
     composites     use the parts of composite mentions, each by itself; or leave out all mentions of
-                   several strings or
-                   concepts, as Table 6's count of NCBI does
+                   several strings or concepts, as Table 6's count of NCBI does
     abbreviations  write out words of mentions that their text defines as abbreviations
     one_concept, keep_last   as in :func:`datamodules.genbioel.concept_names.name_set`
     max_words      words of context, on both sides together
@@ -241,55 +295,18 @@ def build_mentions(
     if SAMPLES.is_kept(folder, {"recipe": recipe}, fresh):
         return folder
     names = name_set(linking.dictionary, one_concept, keep_last)
-    rows = token_rows(pa.array(names.names, pa.string()), loaded, " ")
-    lengths = np.diff(rows[1])
-    fits = (lengths > 0) & (lengths < max_name)
-    counts = names.counts | {
-        "dictionary names without tokens, or of more than --max_name": int((~fits).sum())
-    }
-    names = names._replace(members=names.members[fits[names.members[:, 1]]])
+    tokens = {"name": token_rows(pa.array(names.names, pa.string()), loaded, " ")}
+    names = _drop_names(names, np.diff(tokens["name"][1]), max_name)
+    counts = names.counts
     mentions = select_mentions(linking, names, splits, composites, abbreviations, max_words, counts)
-    columns = {
-        k: token_rows(pa.array([getattr(m, v) for m in mentions], pa.string()), loaded, " ")
-        for k, v in (("left", "left"), ("mention", "text"), ("right", "right"))
-    }
-    counts["mentions without context"] = sum(not m.left and not m.right for m in mentions)
-    counts["mentions without tokens"] = int((np.diff(columns["mention"][1]) == 0).sum())
-    counts["samples"] = len(mentions) - counts["mentions without tokens"]
-    if not counts["samples"]:
-        raise InputError(
-            f"{task}: no mention of {' and '.join(splits)} has a concept with a name, so there is"
-            " nothing to fine-tune on"
-        )
-    found, best = targets(mentions, names, seed)
-    out_of = _held_out(mentions, held_out, seed)
-    counts["held out of them"] = int(out_of.sum())
-    manifest = {"recipe": recipe, "counts": counts, "kind": "mentions"}
-    numbers = {"members": names.members.astype(np.int32), "targets": found.astype(np.int32)}
-    arrays = numbers | {"similarity": best, "held_out": out_of}
-    write_mentions(folder, manifest, names, {"name": rows} | columns, arrays)
+    for column, field in (("left", "left"), ("mention", "text"), ("right", "right")):
+        texts = pa.array([getattr(m, field) for m in mentions], pa.string())
+        tokens[column] = token_rows(texts, loaded, " ")
+    _count_samples(task, splits, mentions, tokens["mention"], counts)
+    arrays = _choose_targets(mentions, names, held_out, seed)
+    counts["held out of them"] = int(arrays["held_out"].sum())
+    _write(folder, names, tokens, arrays, {"recipe": recipe, "counts": counts})
     return folder
-
-
-def write_mentions(
-    folder: Path,
-    manifest: dict[str, Any],
-    names: NameSet,
-    rows: Mapping[str, tuple[np.ndarray, np.ndarray]],
-    arrays: Mapping[str, np.ndarray],
-) -> None:
-    """Write samples for fine-tuning: names, concepts, rows of tokens and arrays."""
-    with SAMPLES.writing(folder, manifest) as partial:
-        for file, column, values in (
-            ("names", "name", names.names),
-            ("concepts", "id", names.concepts),
-        ):
-            table = pa.table({column: values})
-            pq.write_table(table, partial / f"{file}.parquet", compression="zstd")
-        for name, tokens in rows.items():
-            save_rows(partial, name, tokens)
-        for name, array in arrays.items():
-            np.save(partial / f"{name}.npy", array)
 
 
 class MentionSamples:

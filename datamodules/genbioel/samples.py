@@ -21,6 +21,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,12 +31,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from transformers import PreTrainedTokenizerFast
 
-from core.files import InputError, lines, sha256
+from core.files import InputError, sha256
 from core.settings import split_commas
 from datamodules.genbioel.concept_names import left_to_one, normalised
 from datamodules.genbioel.inputs import Inputs
 from datamodules.genbioel.store import FORMAT, SAMPLES, Rows, array, manifest_of, save_rows
 from datamodules.genbioel.templates import DEFINITION, SAME, SYNONYMS, TEMPLATES, Template
+from datamodules.graph_names import Source, number_texts, read_list
 from datamodules.tokenizers import (
     load_tokenizer,
     token_rows,
@@ -160,10 +162,6 @@ class GraphSamples:
         return left, self.names[one.mention], right, self.names[one.target]
 
 
-def _listed(path: str | None) -> list[str]:
-    return [] if path is None else [line for _, line in lines(path) if line.strip()]
-
-
 class _Read(NamedTuple):
     concepts: pa.Array  # ids
     names: pa.Array  # distinct strings, sorted
@@ -173,107 +171,80 @@ class _Read(NamedTuple):
     counts: dict[str, int]
 
 
-def _read(
-    graphs: list[str],
-    languages: tuple[str, ...],
-    kinds: tuple[str, ...] | None,
-    exclude_names: str | None,
-) -> _Read:
-    loaded = [KnowledgeGraph.load(folder) for folder in graphs]
-    concepts = pc.unique(pa.chunked_array([graph.ids for graph in loaded]))
-    names, member, counts = _read_names(loaded, graphs, concepts, languages, kinds, exclude_names)
-    definitions, described = _read_definitions(loaded, concepts)
-    counts["definitions"] = len(definitions)
-    return _Read(concepts, names, member, definitions, described, counts)
+def _is_listed(names: pa.ChunkedArray, text: pa.ChunkedArray, listed: pa.Array) -> pa.ChunkedArray:
+    """Whether the list holds a name in lower case, without punctuation, or normalised (`text`)."""
+    lower = pc.utf8_lower(names)
+    bare = pc.utf8_trim_whitespace(pc.replace_substring_regex(lower, r"[\s[:punct:]]+", " "))
+    return pc.or_(
+        pc.is_in(lower, value_set=listed),
+        pc.or_(pc.is_in(bare, value_set=listed), pc.is_in(text, value_set=listed)),
+    )
 
 
 def _read_names(
-    loaded: Sequence[KnowledgeGraph],
-    graphs: Sequence[str],
-    concepts: pa.Array,
-    languages: tuple[str, ...],
-    kinds: tuple[str, ...] | None,
-    exclude_names: str | None,
-) -> tuple[pa.Array, np.ndarray, dict[str, int]]:
-    """(distinct names, (rows, 2) concept and name, counts). Raises InputError where none is
-    left."""
-    listed = {
-        normaliser(rules)(name) for name in _listed(exclude_names) for rules in ("lower", BIOSYN)
-    }
-    out = pa.array(sorted(listed), pa.string())
+    graph: KnowledgeGraph, source: Source, listed: pa.Array, counts: dict[str, int]
+) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
+    """(concept id of each name, the names, normalised); names left out are counted."""
+    table = source.select_names(graph.names)
+    text = normalised(table["name"])
+    empty, stays_out = pc.equal(text, ""), _is_listed(table["name"], text, listed)
+    excluded = pc.and_(stays_out, pc.invert(empty))
+    counts["names"] += len(graph.names)
+    counts["names of other languages or kinds"] += len(graph.names) - len(table)
+    counts["empty names"] += pc.sum(empty).as_py() or 0
+    counts["names that --exclude_names lists"] += pc.sum(excluded).as_py() or 0
+    stays = pc.invert(pc.or_(empty, stays_out))
+    return table["id"].filter(stays), text.filter(stays)
+
+
+def _read_definitions(
+    graphs: list[KnowledgeGraph], concepts: pa.Array
+) -> tuple[pa.Array, np.ndarray]:
+    """(the first definitions of each concept, the concept of each, ascending)."""
+    owners, texts = [np.zeros(0, np.int64)], []
+    for graph in graphs:
+        table = graph.definitions
+        owners.append(pc.index_in(table["id"], value_set=concepts).to_numpy().astype(np.int64))
+        lower = pc.utf8_lower(table["text"])
+        spaced = pc.replace_substring_regex(lower, r"[\s\p{Z}]+", " ")
+        texts += pc.utf8_trim_whitespace(spaced).chunks
+    owner = np.concatenate(owners)
+    order = np.argsort(owner, kind="stable")
+    described = owner[order]
+    place = np.arange(len(described)) - np.searchsorted(described, described)
+    first = place < DEFINITIONS
+    definitions = pa.chunked_array(texts, pa.string()).take(pa.array(order[first]))
+    return definitions.combine_chunks(), described[first]
+
+
+def _read(source: Source) -> _Read:
+    """The names and definitions of the graphs, and whose they are."""
+    graphs = [KnowledgeGraph.load(folder) for folder in source.graphs]
+    concepts = pc.unique(pa.chunked_array([graph.ids for graph in graphs]))
+    rules = [normaliser(rule) for rule in ("lower", BIOSYN)]
+    spellings = {rule(name) for name in read_list(source.exclude_names) for rule in rules}
+    listed = pa.array(sorted(spellings), pa.string())
     counts = {
         "names": 0,
         "names of other languages or kinds": 0,
         "empty names": 0,
         "names that --exclude_names lists": 0,
     }
-    owners, texts, heard = [], [], set()
-    for graph in loaded:
-        table = graph.names
-        counts["names"] += len(table)
-        heard.update(pc.unique(table["language"]).to_pylist())
-        keep = pc.is_in(table["language"], value_set=pa.array(languages, pa.string()))
-        if kinds is not None:
-            keep = pc.and_(keep, pc.is_in(table["kind"], value_set=pa.array(kinds, pa.string())))
-        table = table.filter(keep)
-        counts["names of other languages or kinds"] += len(graph.names) - len(table)
-        text = normalised(table["name"])
-        empty = pc.equal(text, "")
-        stays_out = _is_listed(table["name"], text, out)
-        counts["empty names"] += pc.sum(empty).as_py() or 0
-        counts["names that --exclude_names lists"] += (
-            pc.sum(pc.and_(stays_out, pc.invert(empty))).as_py() or 0
-        )
-        stays = pc.invert(pc.or_(empty, stays_out))
-        owners.append(
-            pc.index_in(table["id"].filter(stays), value_set=concepts).to_numpy().astype(np.int64)
-        )
-        texts.append(text.filter(stays))
-    text = pa.chunked_array([chunk for one in texts for chunk in one.chunks], pa.string())
+    owners, texts = [], []
+    for graph in graphs:
+        ids, kept = _read_names(graph, source, listed, counts)
+        owners.append(pc.index_in(ids, value_set=concepts).to_numpy().astype(np.int64))
+        texts += kept.chunks
+    text = pa.chunked_array(texts, pa.string())
     if not len(text):
-        raise InputError(
-            f"{', '.join(graphs)}: no name is left of languages {', '.join(languages)} and kinds"
-            f" {', '.join(kinds) if kinds else 'all'}; the graphs' languages are"
-            f" {', '.join(sorted(heard)) or 'none'}"
-        )
-    names = pc.unique(text)
-    names = names.take(pc.sort_indices(names))
-    owner, number = (
-        np.concatenate(owners),
-        pc.index_in(text, value_set=names).to_numpy().astype(np.int64),
-    )
+        raise source.report_no_names(graphs)
+    names, number = number_texts(text)
+    owner = np.concatenate(owners)
     member = np.unique(np.stack([owner, number], 1), axis=0)
     counts["names repeated in their concept"] = len(owner) - len(member)
-    return names, member, counts
-
-
-def _is_listed(names: pa.ChunkedArray, text: pa.ChunkedArray, listed: pa.Array) -> pa.ChunkedArray:
-    """Which names a list holds: in lower case, without punctuation or as they are normalised; any
-    way of writing one counts."""
-    lower = pc.utf8_lower(names)
-    bare = pc.utf8_trim_whitespace(pc.replace_substring_regex(lower, r"[\s[:punct:]]+", " "))
-    forms = [pc.is_in(form, value_set=listed) for form in (lower, bare, text)]
-    return pc.or_(forms[0], pc.or_(forms[1], forms[2]))
-
-
-def _read_definitions(
-    loaded: Sequence[KnowledgeGraph], concepts: pa.Array
-) -> tuple[pa.Array, np.ndarray]:
-    """(definitions in lower case, DEFINITIONS of a concept at most; the concept of each)."""
-    whose, said = [np.zeros(0, np.int64)], []
-    for graph in loaded:
-        table = graph.definitions
-        whose.append(pc.index_in(table["id"], value_set=concepts).to_numpy().astype(np.int64))
-        said += pc.utf8_trim_whitespace(
-            pc.replace_substring_regex(pc.utf8_lower(table["text"]), r"[\s\p{Z}]+", " ")
-        ).chunks
-    described = np.concatenate(whose)
-    order = np.argsort(described, kind="stable")
-    described = described[order]
-    place = np.arange(len(described)) - np.searchsorted(described, described)
-    order = order[place < DEFINITIONS]
-    definitions = pa.chunked_array(said, pa.string()).take(pa.array(order))
-    return definitions.combine_chunks(), described[place < DEFINITIONS]
+    definitions, described = _read_definitions(graphs, concepts)
+    counts["definitions"] = len(definitions)
+    return _Read(concepts, names, member, definitions, described, counts)
 
 
 def _held_out(member: np.ndarray, concepts: pa.Array, most: int, seed: int) -> np.ndarray:
@@ -293,6 +264,106 @@ def _held_out(member: np.ndarray, concepts: pa.Array, most: int, seed: int) -> n
     }
     chosen = sorted(keys, key=lambda i: keys[i])[: min(most, max(1, len(rich) // 10))]
     return np.array(sorted(int(start[i]) + keys[i][-1] % int(size[i]) for i in chosen), np.int64)
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """Which samples are made of the names, and which names are held out."""
+
+    skip_alone: bool
+    one_concept: bool
+    max_name: int
+    max_definition: int
+    held_out: int
+    seed: int
+
+    def __post_init__(self) -> None:
+        """Raise InputError for a number that cannot be."""
+        if self.held_out < 1 or self.max_name < 2 or self.max_definition < 1:
+            raise InputError(
+                f"--held_out {self.held_out} --max_name {self.max_name} --max_definition"
+                f" {self.max_definition}: expected 1, 2, 1 or more"
+            )
+
+
+def _samples_recipe(source: Source, choice: _Choice, tokenizer: str) -> dict[str, Any]:
+    """What distinguishes these samples from those of other options."""
+    return {
+        "format": FORMAT,
+        "graphs": [fingerprint(g) for g in source.graphs],
+        "tokenizer": tokenizer,
+        "languages": list(source.languages),
+        "kinds": list(source.kinds) if source.kinds else None,
+        "skip_alone": choice.skip_alone,
+        "one_concept": choice.one_concept,
+        "max_name": choice.max_name,
+        "max_definition": choice.max_definition,
+        "held_out": choice.held_out,
+        "exclude_names": read_list(source.exclude_names) and sha256(str(source.exclude_names)),
+        "seed": choice.seed,
+    }
+
+
+def _select_members(
+    read: _Read, lengths: np.ndarray, choice: _Choice, counts: dict[str, int]
+) -> np.ndarray:
+    """The rows of `read.member` that samples are made of, by the `lengths` of names in tokens; what
+    is left out is counted."""
+    fits = (lengths > 0) & (lengths < choice.max_name)
+    counts["names that have no tokens"] = int((lengths == 0).sum())
+    counts[f"names of {choice.max_name} tokens and more"] = int((lengths >= choice.max_name).sum())
+    member = read.member[fits[read.member[:, 1]]]
+    if choice.skip_alone:
+        named, defined = (
+            np.bincount(column, minlength=len(read.concepts))
+            for column in (member[:, 0], read.described)
+        )
+        alone = (named[member[:, 0]] == 1) & (defined[member[:, 0]] == 0)
+        counts["names of concepts with nothing else, left out"] = int(alone.sum())
+        member = member[~alone]
+    uses = np.bincount(member[:, 1], minlength=len(read.names))
+    counts["names of several concepts"] = int((uses > 1).sum())
+    if choice.one_concept:
+        stays = left_to_one(member)
+        counts["names taken from a concept and left to one with fewer"] = int((~stays).sum())
+        before, member = member, member[stays]
+        lost = len(np.unique(before[:, 0])) - len(np.unique(member[:, 0]))
+        counts["concepts left without a name by that"] = lost
+    return member
+
+
+def _count_samples(train: np.ndarray, described: np.ndarray, concepts: int) -> dict[str, int]:
+    """The concepts with and without samples and definitions."""
+    size = np.bincount(train[:, 0], minlength=concepts)
+    bare = np.bincount(described, minlength=concepts) == 0
+    return {
+        "concepts": concepts,
+        "concepts without a sample": int((size == 0).sum()),
+        "concepts with a definition": int((~bare & (size > 0)).sum()),
+        "concepts without, of more than two names": int((bare & (size > 2)).sum()),
+        "concepts without, of one or two names": int((bare & (size > 0) & (size < 3)).sum()),
+    }
+
+
+def _divide_members(
+    read: _Read, lengths: np.ndarray, choice: _Choice, graphs: list[str]
+) -> tuple[np.ndarray, np.ndarray, dict[str, int]]:
+    """(members that are trained on, members held out, counts).
+
+    Raises InputError when no name is left.
+    """
+    counts = read.counts.copy()
+    member = _select_members(read, lengths, choice, counts)
+    if not len(member):
+        raise InputError(
+            f"{', '.join(graphs)}: no name of 1 to {choice.max_name - 1} tokens is left. Take a"
+            " larger --max_name."
+        )
+    chosen = _held_out(member, read.concepts, choice.held_out, choice.seed)
+    train = np.delete(member, chosen, axis=0)
+    counts |= _count_samples(train, read.described, len(read.concepts))
+    counts |= {"names held out": len(chosen), "samples of an epoch": len(train)}
+    return train, member[chosen], counts
 
 
 def build_samples(
@@ -331,98 +402,24 @@ def build_samples(
 
     Raises InputError when no name is left, and when `out` holds something else.
     """
-    if held_out < 1 or max_name < 2 or max_definition < 1:
-        raise InputError(
-            f"--held_out {held_out} --max_name {max_name} --max_definition {max_definition}:"
-            " expected 1, 2, 1 or more"
-        )
+    choice = _Choice(skip_alone, one_concept, max_name, max_definition, held_out, seed)
     languages, kinds = tuple(split_commas(languages)), tuple(split_commas(kinds or ())) or None
+    source = Source(graph, languages, kinds, exclude_names)
     folder, loaded = Path(out), load_tokenizer(tokenizer)
     place = folder.with_name(f"{folder.name}.parts")  # of tokens, until the samples are there
     Inputs(loaded)
-    recipe: dict[str, Any] = {
-        "format": FORMAT,
-        "graphs": [fingerprint(g) for g in graph],
-        "tokenizer": tokenizer_fingerprint(loaded),
-        "languages": list(languages),
-        "kinds": list(kinds) if kinds else None,
-        "skip_alone": skip_alone,
-        "one_concept": one_concept,
-        "max_name": max_name,
-        "max_definition": max_definition,
-        "held_out": held_out,
-        "exclude_names": _listed(exclude_names) and sha256(str(exclude_names)),
-        "seed": seed,
-    }
+    recipe = _samples_recipe(source, choice, tokenizer_fingerprint(loaded))
     if SAMPLES.is_kept(folder, {"recipe": recipe}, fresh):
         shutil.rmtree(place, ignore_errors=True)
         return folder
-    concepts, names, member, definitions, described, counts = _read(
-        graph, languages, kinds, exclude_names
-    )
-    rows = token_rows_in_parts(names, loaded, place, recipe, " ", workers=workers, fresh=fresh)
-    member = keep_fitting(member, np.diff(rows[1]), max_name, counts)
-    if skip_alone:
-        member = leave_out_alone(member, described, len(concepts), counts)
-    uses = np.bincount(member[:, 1], minlength=len(names))
-    counts["names of several concepts"] = int((uses > 1).sum())
-    if one_concept:
-        stays = left_to_one(member)
-        counts["names taken from a concept and left to one with fewer"] = int((~stays).sum())
-        counts["concepts left without a name by that"] = len(np.unique(member[:, 0])) - len(
-            np.unique(member[stays, 0])
-        )
-        member = member[stays]
-    if not len(member):
-        raise InputError(
-            f"{', '.join(graph)}: no name of 1 to {max_name - 1} tokens is left. Take a larger"
-            " --max_name."
-        )
-    chosen = _held_out(member, concepts, held_out, seed)
-    train = np.delete(member, chosen, axis=0)
-    counts |= count_concepts(train, described, len(concepts)) | {
-        "names held out": len(chosen),
-        "samples of an epoch": len(train),
-    }
-    arrays = {"members": train, "held_out": member[chosen], "described": described}
-    text = (concepts, names, rows, definitions)
+    read = _read(source)
+    rows = token_rows_in_parts(read.names, loaded, place, recipe, " ", workers=workers, fresh=fresh)
+    members, kept_out, counts = _divide_members(read, np.diff(rows[1]), choice, graph)
+    arrays = {"members": members, "held_out": kept_out, "described": read.described}
+    text = (read.concepts, read.names, rows, read.definitions)
     _write(folder, loaded, text, max_definition, arrays, {"recipe": recipe, "counts": counts})
     shutil.rmtree(place)
     return folder
-
-
-def keep_fitting(
-    member: np.ndarray, lengths: np.ndarray, max_name: int, counts: dict[str, int]
-) -> np.ndarray:
-    """The rows of names that have tokens, fewer than `max_name`; the others are counted."""
-    fits = (lengths > 0) & (lengths < max_name)
-    counts["names that have no tokens"] = int((lengths == 0).sum())
-    counts[f"names of {max_name} tokens and more"] = int((lengths >= max_name).sum())
-    return member[fits[member[:, 1]]]
-
-
-def leave_out_alone(
-    member: np.ndarray, described: np.ndarray, concepts: int, counts: dict[str, int]
-) -> np.ndarray:
-    """The rows without those of concepts of one name and no definition, which are counted."""
-    size, said = (np.bincount(column, minlength=concepts) for column in (member[:, 0], described))
-    alone = (size[member[:, 0]] == 1) & (said[member[:, 0]] == 0)
-    counts["names of concepts with nothing else, left out"] = int(alone.sum())
-    return member[~alone]
-
-
-def count_concepts(train: np.ndarray, described: np.ndarray, concepts: int) -> dict[str, int]:
-    """How many concepts have which kind of sample, in words."""
-    size = np.bincount(train[:, 0], minlength=concepts)
-    said = np.bincount(described, minlength=concepts)
-    few = (said == 0) & (size > 0) & (size < 3)
-    return {
-        "concepts": concepts,
-        "concepts without a sample": int((size == 0).sum()),
-        "concepts with a definition": int(((said > 0) & (size > 0)).sum()),
-        "concepts without, of more than two names": int(((said == 0) & (size > 2)).sum()),
-        "concepts without, of one or two names": int(few.sum()),
-    }
 
 
 def _write(

@@ -29,6 +29,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,9 +40,10 @@ import pyarrow.parquet as pq
 
 from core.arrays import read_table
 from core.artifact import Artifact, manifest_path
-from core.files import InputError, lines, sha256
+from core.files import InputError, sha256
 from core.settings import split_commas
-from datamodules.linking import Dictionary, Mention, load_linking
+from datamodules.graph_names import Source, number_texts, read_list
+from datamodules.linking import Dictionary, Linking, load_linking
 from datamodules.sapbert.alike import normalised, same_words, similar_concepts, united
 from datamodules.tokenizers import (
     load_tokenizer,
@@ -70,9 +72,24 @@ def drawn_pairs(size: int, most: int, key: str) -> np.ndarray:
 
 def _listed(path: str | None) -> pa.Array:
     """The lines of a file, none without one."""
-    return pa.array(
-        [] if path is None else [line for _, line in lines(path) if line.strip()], pa.string()
-    )
+    return pa.array(read_list(path), pa.string())
+
+
+@dataclass(frozen=True)
+class _Source(Source):
+    """Which names are read, and whose they become."""
+
+    exclude_concepts: str | None
+    trade_names: bool
+    unite: bool
+
+
+class _Rows(NamedTuple):
+    """Names of graphs, one a row."""
+
+    owner: np.ndarray  # concept of each
+    text: pa.ChunkedArray
+    language: np.ndarray  # a bit of each
 
 
 class _Names(NamedTuple):
@@ -83,85 +100,86 @@ class _Names(NamedTuple):
     counts: dict[str, int]
 
 
-def _names(
-    graphs: list[str],
-    languages: tuple[str, ...],
-    kinds: tuple[str, ...] | None,
-    trade_names: bool,
-    exclude_names: str | None,
-    exclude_concepts: str | None,
-    unite: bool,
-) -> _Names:
-    owners, texts, tongues, traded, heard, counts = (
-        [],
-        [],
-        [],
-        [],
-        set(),
-        {"names": 0, "names of other languages or kinds": 0},
-    )
-    loaded = [KnowledgeGraph.load(folder) for folder in graphs]
-    concepts = pc.unique(pa.chunked_array([graph.ids for graph in loaded]))
-    one = united(loaded, concepts) if unite else np.arange(len(concepts))
-    for graph in loaded:
+def _read_rows(
+    graphs: list[KnowledgeGraph],
+    source: _Source,
+    concepts: pa.Array,
+    one: np.ndarray,
+    counts: dict[str, int],
+) -> _Rows:
+    """The names of the languages and kinds of `source`; `one` is the united concept of each."""
+    languages = pa.array(source.languages, pa.string())
+    owners, texts, bits = [], [], []
+    for graph in graphs:
         table = graph.names
+        kept = source.select_names(table)
         counts["names"] += len(table)
-        heard.update(pc.unique(table["language"]).to_pylist())
-        keep = pc.is_in(table["language"], value_set=pa.array(languages, pa.string()))
-        if kinds is not None:
-            keep = pc.and_(keep, pc.is_in(table["kind"], value_set=pa.array(kinds, pa.string())))
-        kept = table.filter(keep)
         counts["names of other languages or kinds"] += len(table) - len(kept)
         owners.append(one[pc.index_in(kept["id"], value_set=concepts).to_numpy()])
         texts += normalised(kept["name"]).chunks
-        spoken_in = pc.index_in(kept["language"], value_set=pa.array(languages, pa.string()))
-        tongues.append(1 << spoken_in.to_numpy().astype(np.int64))
-        for relation, tail_is_trade in TRADE.items() if trade_names else ():
+        language = pc.index_in(kept["language"], value_set=languages)
+        bits.append(1 << language.to_numpy().astype(np.int64))
+    owner = np.concatenate(owners).astype(np.int64)
+    return _Rows(owner, pa.chunked_array(texts, pa.string()), np.concatenate(bits))
+
+
+def _drop_rows(rows: _Rows, drop: np.ndarray, reason: str, counts: dict[str, int]) -> _Rows:
+    """`rows` without those to drop, which are counted under `reason`."""
+    counts[reason] = int(drop.sum())
+    keep = ~drop
+    return _Rows(rows.owner[keep], rows.text.filter(pa.array(keep)), rows.language[keep])
+
+
+def _trade_concepts(
+    graphs: list[KnowledgeGraph], concepts: pa.Array, one: np.ndarray
+) -> np.ndarray:
+    """(rows, 2) ingredient, trade concept; sorted, distinct."""
+    parts = [np.zeros((0, 2), np.int64)]
+    for graph in graphs:
+        for relation, tail_is_trade in TRADE.items():
             found = graph.triples.filter(pc.equal(graph.triples["relation"], relation))
-            ends = [pc.index_in(found[c], value_set=concepts).to_numpy() for c in ("head", "tail")]
-            # ingredient, trade concept
-            traded.append(one[np.stack(ends if tail_is_trade else ends[::-1], 1)])
-    if unite:
-        counts["concepts united with one of an earlier graph"] = int(
-            (one != np.arange(len(one))).sum()
-        )
-    owner, text = np.concatenate(owners).astype(np.int64), pa.chunked_array(texts, pa.string())
-    tongue = np.concatenate(tongues)
+            columns = ("head", "tail") if tail_is_trade else ("tail", "head")
+            ends = [pc.index_in(found[c], value_set=concepts).to_numpy() for c in columns]
+            parts.append(one[np.stack(ends, 1)])
+    return np.unique(np.concatenate(parts), axis=0).astype(np.int64)
 
-    def dropped(reason: str, drop: pa.ChunkedArray | np.ndarray) -> None:
-        nonlocal owner, text, tongue
-        drop = np.asarray(drop if isinstance(drop, np.ndarray) else drop.to_numpy())
-        counts[reason] = int(drop.sum())
-        owner, text, tongue = owner[~drop], text.filter(pa.array(~drop)), tongue[~drop]
 
-    dropped("empty names", pc.equal(text, ""))
-    dropped(
-        "names that --exclude_names lists",
-        pc.is_in(text, value_set=normalised(_listed(exclude_names))),
-    )
-    out = one[pc.index_in(_listed(exclude_concepts), value_set=concepts).drop_null().to_numpy()]
-    dropped("names of concepts that --exclude_concepts lists", np.isin(owner, out))
-    if not len(owner):
-        raise InputError(
-            f"{', '.join(graphs)}: no name is left of languages {', '.join(languages)} and kinds"
-            f" {', '.join(kinds) if kinds else 'all'}; the graphs' languages are"
-            f" {', '.join(sorted(heard)) or 'none'}"
-        )
-    names = pc.unique(text)
-    names = names.take(pc.sort_indices(names))
-    number = pc.index_in(text, value_set=names).to_numpy().astype(np.int64)
-    member = np.unique(owner << 32 | number)
+def _names(source: _Source) -> _Names:
+    """The names of the graphs and whose they are."""
+    counts = {"names": 0, "names of other languages or kinds": 0}
+    graphs = [KnowledgeGraph.load(folder) for folder in source.graphs]
+    concepts = pc.unique(pa.chunked_array([graph.ids for graph in graphs]))
+    each = np.arange(len(concepts))
+    one = united(graphs, concepts) if source.unite else each
+    rows = _read_rows(graphs, source, concepts, one, counts)
+    traded = _trade_concepts(graphs if source.trade_names else [], concepts, one)
+    if source.unite:
+        counts["concepts united with one of an earlier graph"] = int((one != each).sum())
+    rows = _drop_rows(rows, pc.equal(rows.text, "").to_numpy(), "empty names", counts)
+    listed = pc.is_in(rows.text, value_set=normalised(_listed(source.exclude_names)))
+    rows = _drop_rows(rows, listed.to_numpy(), "names that --exclude_names lists", counts)
+    excluded = pc.index_in(_listed(source.exclude_concepts), value_set=concepts).drop_null()
+    out = one[excluded.to_numpy()]
+    reason = "names of concepts that --exclude_concepts lists"
+    rows = _drop_rows(rows, np.isin(rows.owner, out), reason, counts)
+    if not len(rows.owner):
+        raise source.report_no_names(graphs)
+    names, number = number_texts(rows.text)
+    member = np.unique(rows.owner << 32 | number)
     spoken = np.zeros(len(names), np.int64)
-    np.bitwise_or.at(spoken, number, tongue)
-    counts["names repeated in their concept"] = len(owner) - len(member)
-    if any(len(pairs) for pairs in traded):
+    np.bitwise_or.at(spoken, number, rows.language)
+    counts["names repeated in their concept"] = len(rows.owner) - len(member)
+    if len(traded):
         before = len(member)
-        member = _with_trade_names(
-            member, np.unique(np.concatenate(traded), axis=0).astype(np.int64), out
-        )
+        member = _with_trade_names(member, traded, out)
         counts["trade names given to ingredients"] = len(member) - before
-    rows = np.stack([member >> 32, member & 0xFFFFFFFF], 1)
-    return _Names(concepts, names, rows, spoken, counts)
+    pairs = np.stack([member >> 32, member & 0xFFFFFFFF], 1)
+    return _Names(concepts, names, pairs, spoken, counts)
+
+
+def _row_ranges(begin: np.ndarray, size: np.ndarray) -> np.ndarray:
+    """The row numbers of ranges that begin at `begin` and have `size` rows, end to end."""
+    return np.arange(size.sum()) - np.repeat(size.cumsum() - size, size) + np.repeat(begin, size)
 
 
 def _with_trade_names(member: np.ndarray, traded: np.ndarray, out: np.ndarray) -> np.ndarray:
@@ -171,9 +189,7 @@ def _with_trade_names(member: np.ndarray, traded: np.ndarray, out: np.ndarray) -
     owner = member >> 32
     begin, end = (np.searchsorted(owner, traded[:, 1], side) for side in ("left", "right"))
     count = end - begin
-    place = (
-        np.arange(count.sum()) - np.repeat(count.cumsum() - count, count) + np.repeat(begin, count)
-    )
+    place = _row_ranges(begin, count)
     given = np.repeat(traded[:, 0], count) << 32 | (member[place] & 0xFFFFFFFF)
     return np.unique(np.concatenate([member, given]))
 
@@ -271,19 +287,18 @@ def balance_languages(
 
 def _write(
     folder: Path,
-    concepts: pa.Array,
-    names: pa.Array,
+    text: tuple[pa.Array, pa.Array],
     tokens: tuple[np.ndarray, np.ndarray],
     rows: dict[str, np.ndarray],
     pairs: np.ndarray,
     manifest: dict[str, Any],
-    neighbours: int = 0,
 ) -> None:
-    """The folder, whole or not at all; `rows` are members and held_out, (n, 2) name and concept."""
-    if neighbours:
-        rows = rows | {
-            "neighbours": similar_concepts(pairs, names.to_pylist(), len(concepts), neighbours)
-        }
+    """The folder, whole or not at all.
+
+    text: (ids of the concepts, names). rows: members and held_out, (n, 2) name and concept; and
+        neighbours, if any.
+    """
+    concepts, names = text
     with PAIRS.writing(folder, manifest) as partial:
         pq.write_table(pa.table({"name": names}), partial / "names.parquet", compression="zstd")
         pq.write_table(pa.table({"id": concepts}), partial / "concepts.parquet", compression="zstd")
@@ -296,6 +311,92 @@ def _write(
         }
         for name, array in arrays.items():
             np.save(partial / f"{name}.npy", np.ascontiguousarray(array))
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """Which pairs are made of the names, and which names are held out."""
+
+    max_pairs: int
+    held_out: int
+    distinct_words: bool
+    neighbours: int
+    across: float | None
+    seed: int
+
+    def __post_init__(self) -> None:
+        """Raise InputError for a number that cannot be."""
+        if self.max_pairs < 1 or self.held_out < 1:
+            raise InputError(
+                f"--max_pairs {self.max_pairs} --held_out {self.held_out}: expected 1 or more of"
+                " each"
+            )
+        if self.neighbours < 0:
+            raise InputError(f"--neighbours {self.neighbours}: expected 0 or more")
+        if self.across is not None and not 0 <= self.across <= 1:
+            raise InputError(f"--across {self.across}: expected a share between 0 and 1")
+
+
+def _pairs_recipe(source: _Source, choice: _Choice, tokenizer: str) -> dict[str, Any]:
+    """What distinguishes these pairs from those of other options."""
+    exclude_names, exclude_concepts = source.exclude_names, source.exclude_concepts
+    recipe = {
+        "format": FORMAT,
+        "graphs": [fingerprint(g) for g in source.graphs],
+        "tokenizer": tokenizer,
+        "languages": list(source.languages),
+        "kinds": list(source.kinds) if source.kinds else None,
+        "max_pairs": choice.max_pairs,
+        "held_out": choice.held_out,
+        "exclude_names": read_list(exclude_names) and sha256(str(exclude_names)),
+        "exclude_concepts": read_list(exclude_concepts) and sha256(str(exclude_concepts)),
+        "trade_names": source.trade_names,
+        "unite": source.unite,
+        "distinct_words": choice.distinct_words,
+        "neighbours": choice.neighbours,
+        "seed": choice.seed,
+    }
+    return recipe if choice.across is None else recipe | {"across": choice.across}
+
+
+def _choose_pairs(
+    graphs: list[str], found: _Names, choice: _Choice
+) -> tuple[np.ndarray, dict[str, np.ndarray], dict[str, int]]:
+    """((pairs, 3) name, name, concept; the members and those held out; counts)."""
+    concepts, names, member, spoken, counts = found
+    kept_out = _held_out(member, concepts, choice.held_out, choice.seed)
+    rest = np.delete(member, kept_out, axis=0)
+    bags = same_words(names.to_pylist()) if choice.distinct_words else None
+    pairs, trimmed, lost = _pairs(rest, concepts, choice.max_pairs, choice.seed, bags)
+    if not len(pairs):
+        raise InputError(
+            f"{', '.join(graphs)}: no concept has two names, so there is no pair. Take a graph with"
+            " synonyms."
+        )
+    if choice.across is not None:
+        pairs, left_out = balance_languages(pairs, spoken, choice.across, choice.seed)
+        counts = counts | {"pairs left out for the share across languages": left_out}
+    owners, uses = np.bincount(member[:, 0], minlength=len(concepts)), np.bincount(member[:, 1])
+    counts = counts | {
+        "concepts": len(concepts),
+        "concepts without a name": int((owners == 0).sum()),
+        "concepts with one name, which give no pair": int((owners == 1).sum()),
+        "distinct names": len(names),
+        "names shared by several concepts": int((uses > 1).sum()),
+        "names held out": len(kept_out),
+        "concepts with more pairs than --max_pairs": trimmed,
+        "pairs left out there": lost,
+        "pairs": len(pairs),
+    }
+    return pairs, {"members": rest[:, ::-1], "held_out": member[kept_out][:, ::-1]}, counts
+
+
+def _find_neighbours(pairs: np.ndarray, found: _Names, most: int) -> dict[str, np.ndarray]:
+    """The array of concepts with similar names, where `most` of a concept are wanted."""
+    if not most:
+        return {}
+    names, concepts = found.names.to_pylist(), len(found.concepts)
+    return {"neighbours": similar_concepts(pairs, names, concepts, most)}
 
 
 def build_pairs(
@@ -342,91 +443,73 @@ def build_pairs(
 
     Raises InputError when nothing is left to pair, and when `out` holds something else.
     """
-    check_numbers(max_pairs, held_out, neighbours, across)
+    choice = _Choice(max_pairs, held_out, distinct_words, neighbours, across, seed)
     languages, kinds = tuple(split_commas(languages)), tuple(split_commas(kinds or ())) or None
+    source = _Source(graph, languages, kinds, exclude_names, exclude_concepts, trade_names, unite)
     folder, loaded = Path(out), load_tokenizer(tokenizer)
     place = folder.with_name(f"{folder.name}.parts")  # of tokens, until the pairs are there
-    recipe = {
-        "format": FORMAT,
-        "graphs": [fingerprint(g) for g in graph],
-        "tokenizer": tokenizer_fingerprint(loaded),
-        "languages": list(languages),
-        "kinds": list(kinds) if kinds else None,
-        "max_pairs": max_pairs,
-        "held_out": held_out,
-        "exclude_names": _listed(exclude_names).to_pylist() and sha256(str(exclude_names)),
-        "exclude_concepts": _listed(exclude_concepts).to_pylist() and sha256(str(exclude_concepts)),
-        "trade_names": trade_names,
-        "unite": unite,
-        "distinct_words": distinct_words,
-        "neighbours": neighbours,
-        "seed": seed,
-    }
-    if across is not None:
-        recipe["across"] = across
+    recipe = _pairs_recipe(source, choice, tokenizer_fingerprint(loaded))
     if PAIRS.is_kept(folder, {"recipe": recipe}, fresh):
         shutil.rmtree(place, ignore_errors=True)
         return folder
-    concepts, names, member, spoken, counts = _names(
-        graph, languages, kinds, trade_names, exclude_names, exclude_concepts, unite
-    )
-    kept_out = _held_out(member, concepts, held_out, seed)
-    rest = np.delete(member, kept_out, axis=0)
-    bags = same_words(names.to_pylist()) if distinct_words else None
-    pairs, trimmed, lost = _pairs(rest, concepts, max_pairs, seed, bags)
-    if not len(pairs):
-        raise InputError(
-            f"{', '.join(graph)}: no concept has two names, so there is no pair. Take a graph with"
-            " synonyms."
-        )
-    if across is not None:
-        pairs, counts["pairs left out for the share across languages"] = balance_languages(
-            pairs, spoken, across, seed
-        )
-    counts |= count_names(member, len(concepts), len(names)) | {
-        "names held out": len(kept_out),
-        "concepts with more pairs than --max_pairs": trimmed,
-        "pairs left out there": lost,
-        "pairs": len(pairs),
-    }
-    arrays = {"members": rest[:, ::-1], "held_out": member[kept_out][:, ::-1]}
-    tokens = token_rows_in_parts(names, loaded, place, recipe, workers=workers, fresh=fresh)
-    _write(
-        folder,
-        concepts,
-        names,
-        tokens,
-        arrays,
-        pairs,
-        {"recipe": recipe, "counts": counts},
-        neighbours,
-    )
+    found = _names(source)
+    pairs, rows, counts = _choose_pairs(graph, found, choice)
+    tokens = token_rows_in_parts(found.names, loaded, place, recipe, workers=workers, fresh=fresh)
+    rows |= _find_neighbours(pairs, found, neighbours)
+    _write(folder, found[:2], tokens, rows, pairs, {"recipe": recipe, "counts": counts})
     shutil.rmtree(place)
     return folder
 
 
-def check_numbers(max_pairs: int, held_out: int, neighbours: int, across: float | None) -> None:
-    """Raise InputError for a number of :func:`build_pairs` that cannot be."""
-    if max_pairs < 1 or held_out < 1:
-        raise InputError(
-            f"--max_pairs {max_pairs} --held_out {held_out}: expected 1 or more of each"
-        )
-    if neighbours < 0:
-        raise InputError(f"--neighbours {neighbours}: expected 0 or more")
-    if across is not None and not 0 <= across <= 1:
-        raise InputError(f"--across {across}: expected a share between 0 and 1")
-
-
-def count_names(member: np.ndarray, concepts: int, names: int) -> dict[str, int]:
-    """What the (rows, 2) concepts and names hold, in words."""
-    owners, uses = np.bincount(member[:, 0], minlength=concepts), np.bincount(member[:, 1])
-    return {
-        "concepts": concepts,
-        "concepts without a name": int((owners == 0).sum()),
-        "concepts with one name, which give no pair": int((owners == 1).sum()),
-        "distinct names": names,
-        "names shared by several concepts": int((uses > 1).sum()),
+def _read_mentions(task: str, linking: Linking) -> tuple[list[tuple[str, str]], dict[str, int]]:
+    """((string, concept) of each training mention of one concept of the dictionary, counts)."""
+    mentions = linking.splits.get("train", [])
+    if not mentions:
+        raise InputError(f"{task}: no train split, so there is nothing to fine-tune on")
+    counts = {
+        "train mentions": len(mentions),
+        "composite mentions": 0,
+        "mentions of no or several concepts": 0,
     }
+    known: list[tuple[str, str]] = []
+    for mention in mentions:
+        found = [linking.dictionary.concepts_of(gold) for gold in mention.gold]
+        if len(mention.parts) > 1:
+            counts["composite mentions"] += 1
+        elif len(found) != 1 or len(found[0]) != 1:
+            counts["mentions of no or several concepts"] += 1
+        else:
+            known.append((mention.parts[0], next(iter(found[0]))))
+    return known, counts
+
+
+def _number_mentions(
+    dictionary: Dictionary, known: list[tuple[str, str]]
+) -> tuple[pa.Array, pa.Array, np.ndarray, np.ndarray]:
+    """(concepts; names; (rows, 2) name and concept of the dictionary; likewise of the mentions that
+    are no name of their concept)."""
+    concepts = pa.array(sorted(set(dictionary.ids)), pa.string())
+    texts = [*dictionary.names, *(text for text, _ in known)]
+    owners = [*dictionary.ids, *(concept for _, concept in known)]
+    names, number = number_texts(normalised(pa.array(texts, pa.string())))
+    owner = pc.index_in(pa.array(owners, pa.string()), value_set=concepts).to_numpy()
+    rows = np.stack([number, owner.astype(np.int64)], 1)
+    own = len(dictionary.ids)
+    members, said = np.unique(rows[:own], axis=0), np.unique(rows[own:], axis=0)
+    named = np.isin(said[:, 1] << 32 | said[:, 0], members[:, 1] << 32 | members[:, 0])
+    return concepts, names, members, said[~named]
+
+
+def _pair_with_names(trained: np.ndarray, members: np.ndarray) -> np.ndarray:
+    """(pairs, 3) mention, name, concept: each mention with every name of its concept."""
+    order = np.argsort(members[:, 1], kind="stable")
+    owner = members[order, 1]
+    begin, end = (np.searchsorted(owner, trained[:, 1], side) for side in ("left", "right"))
+    size = end - begin
+    place = order[_row_ranges(begin, size)]
+    return np.stack(
+        [np.repeat(trained[:, 0], size), members[place, 0], np.repeat(trained[:, 1], size)], 1
+    )
 
 
 def build_mentions(
@@ -452,87 +535,23 @@ def build_mentions(
     }
     if PAIRS.is_kept(folder, {"recipe": recipe}, fresh):
         return folder
-    dictionary, mentions = linking.dictionary, linking.splits.get("train", [])
-    if not mentions:
-        raise InputError(f"{task}: no train split, so there is nothing to fine-tune on")
-    known, counts = mentions_of_one(mentions, dictionary)
-    concepts = pa.array(sorted(set(dictionary.ids)), pa.string())
-    rows = [("", one, name) for one, name in zip(dictionary.ids, dictionary.names, strict=True)]
-    rows += [("mention", concept, name) for name, concept in known]
-    text = normalised(pa.array([name for *_, name in rows], pa.string()))
-    names = pc.unique(text)
-    names = names.take(pc.sort_indices(names))
-    number = pc.index_in(text, value_set=names).to_numpy().astype(np.int64)
-    owner = (
-        pc.index_in(pa.array([o for _, o, _ in rows], pa.string()), value_set=concepts)
-        .to_numpy()
-        .astype(np.int64)
-    )
-    own = len(dictionary.ids)
-    # name, concept of the dictionary
-    members = np.unique(np.stack([number[:own], owner[:own]], 1), axis=0)
-    said = np.unique(np.stack([number[own:], owner[own:]], 1), axis=0)  # of mentions
-    said = said[~np.isin(said[:, 1] << 32 | said[:, 0], members[:, 1] << 32 | members[:, 0])]
+    known, counts = _read_mentions(task, linking)
+    concepts, names, members, said = _number_mentions(linking.dictionary, known)
     counts["distinct mentions that are no name of their concept"] = len(said)
-    nothing = InputError(
-        f"{task}: no training mention differs from the names of its concept, so there is no pair"
-    )
-    if not len(said):
-        raise nothing
     chosen = np.random.default_rng(seed).permutation(len(said))
     most = min(held_out, max(1, len(said) // 20))
     kept_out, trained = said[np.sort(chosen[:most])], said[np.sort(chosen[most:])]
-    pairs = pair_with_names(trained, members)
+    pairs = _pair_with_names(trained, members)
     if not len(pairs):
-        raise nothing
+        raise InputError(
+            f"{task}: no training mention differs from the names of its concept, so there is no"
+            " pair"
+        )
     counts |= {"mentions held out": len(kept_out), "pairs": len(pairs)}
     tokens, arrays = token_rows(names, loaded), {"members": members, "held_out": kept_out}
-    _write(
-        folder,
-        concepts,
-        names,
-        tokens,
-        arrays,
-        pairs.astype(np.int32),
-        {"recipe": recipe, "counts": counts},
-    )
+    manifest = {"recipe": recipe, "counts": counts}
+    _write(folder, (concepts, names), tokens, arrays, pairs.astype(np.int32), manifest)
     return folder
-
-
-def mentions_of_one(
-    mentions: Sequence[Mention], dictionary: Dictionary
-) -> tuple[list[tuple[str, str]], dict[str, int]]:
-    """((text, concept) of the mentions that have one part and one concept, counts of the
-    others)."""
-    counts = {
-        "train mentions": len(mentions),
-        "composite mentions": 0,
-        "mentions of no or several concepts": 0,
-    }
-    known: list[tuple[str, str]] = []
-    for mention in mentions:
-        found = [dictionary.concepts_of(gold) for gold in mention.gold]
-        if len(mention.parts) > 1:
-            counts["composite mentions"] += 1
-        elif len(found) != 1 or len(found[0]) != 1:
-            counts["mentions of no or several concepts"] += 1
-        else:
-            known.append((mention.parts[0], next(iter(found[0]))))
-    return known, counts
-
-
-def pair_with_names(said: np.ndarray, members: np.ndarray) -> np.ndarray:
-    """(M, 2) and (N, 2) names and concepts -> (P, 3) each name of `said` with each of `members`
-    that its concept has, and the concept."""
-    order = np.argsort(members[:, 1], kind="stable")
-    begin, end = (
-        np.searchsorted(members[order, 1], said[:, 1], side) for side in ("left", "right")
-    )
-    size = end - begin
-    within = np.arange(size.sum()) - np.repeat(size.cumsum() - size, size)
-    place = order[within + np.repeat(begin, size)]
-    columns = np.repeat(said[:, 0], size), members[place, 0], np.repeat(said[:, 1], size)
-    return np.stack(columns, 1)
 
 
 class Pairs:
