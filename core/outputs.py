@@ -214,11 +214,10 @@ def _difference(before: object, now: Mapping[str, Any]) -> str:
     return ", ".join(_describe_change(name, before.get(name), now.get(name)) for name in names)
 
 
-def _describe_change(name: str, before: object, now: object) -> str:
+def _describe_change(name: str, before: Any, now: Any) -> str:
     """What differs in a setting; of files with checksums the first that is new, gone or changed."""
-    pairs = (before, now)
-    if name == "inputs" and all(isinstance(own, list) and all(map(_is_pair, own)) for own in pairs):
-        known, given = ({file: digest for file, digest in own} for own in pairs)  # type: ignore[attr-defined]
+    if name == "inputs" and _lists_files(before) and _lists_files(now):
+        known, given = dict(before), dict(now)
         for file in (*given, *known):
             if known.get(file) != given.get(file):
                 how = "changed" if file in known and file in given else "new"
@@ -226,8 +225,11 @@ def _describe_change(name: str, before: object, now: object) -> str:
     return f"{name} ({_shorten_json(before)} before, {_shorten_json(now)} now)"
 
 
-def _is_pair(value: object) -> bool:
-    return isinstance(value, list) and len(value) == 2
+def _lists_files(value: object) -> bool:
+    """Whether a setting lists files with their checksums."""
+    return isinstance(value, list) and all(
+        isinstance(pair, list) and len(pair) == 2 for pair in value
+    )
 
 
 def _shorten_json(value: object) -> str:

@@ -23,7 +23,6 @@ probabilities (what is missing to 1 is NIL's); a detector's own score is kept be
 
 from __future__ import annotations
 
-import difflib
 import gc
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -34,8 +33,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 from core.files import InputError
 from core.settings import nearest
 from core.typed import typed
-from datamodules.pretrained import PACKAGED
-from datamodules.untrained import UNTRAINED
 from experiments.names import (
     close_names,
     fine_tuned_names,
@@ -187,11 +184,10 @@ def steps_of(chain: str) -> Steps:
 def check_slip(chain: str, word: str) -> None:
     """Raise InputError for a later step that is one letter from a known name, before a model of its
     name is looked for on the hub."""
-    known = ("names", *recipes(), *PACKAGED, *UNTRAINED)
-    own = word.partition("/")[0]
-    if "/" in word or own in known or Path(word).exists():
+    if "/" in word or Path(word).exists():
         return
-    if near := difflib.get_close_matches(own, known, n=1, cutoff=0.8):
+    near = [name for name in close_names(word, ("names",)) if not is_task(name)]
+    if near and word not in near:
         raise InputError(f"chain {chain!r}: no model {word!r}; did you mean {near[0]}?")
 
 

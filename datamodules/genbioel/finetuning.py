@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -126,7 +127,8 @@ def select_mentions(
     counts |= dict.fromkeys(("mentions", *left_out), 0)
     forms: dict[str, ShortForms] = {}
     found: list[SelectedMention] = []
-    for mention in (m for split in splits for m in _read_split(linking, split, composites, counts)):
+    selected = (_read_split(linking, split, composites, counts) for split in splits)
+    for mention in chain.from_iterable(selected):
         document = linking.documents.get(mention.document, "")
         if abbreviations and mention.document not in forms:
             forms[mention.document] = ShortForms(document)

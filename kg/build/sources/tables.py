@@ -435,19 +435,15 @@ def _files_in_folder(
 
 def _check_columns_used(columns: Mapping[str, str], tables: Sequence[_Table]) -> None:
     """Raise InputError for a column of --columns that no table was read for."""
-    used = {
-        name
-        for table in tables
-        for parts in table._parts.values()
-        for part in parts
-        for own in part.fields
-        for name in (own, f"{part.part}.{own}")
-    }
+    used: set[str] = set()
+    headings: dict[str, None] = {}
+    for table in tables:
+        for heading, parts in table._parts.items():
+            headings |= dict.fromkeys(heading)
+            for part in parts:
+                used |= {*part.fields, *(f"{part.part}.{name}" for name in part.fields)}
     for ours, theirs in columns.items():
-        if ours not in used and any(table._parts for table in tables):
-            headings = dict.fromkeys(
-                column for table in tables for heading in table._parts for column in heading
-            )
+        if headings and ours not in used:
             raise InputError(
                 f"--columns {ours}={theirs}: no table was read for {ours} with this column. Columns"
                 f" are {', '.join(headings):.300}; tables read: "
