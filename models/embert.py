@@ -27,6 +27,8 @@ Deviations from the printed paper, each pinned by a test:
     D7  15 % of the entities that have a synonym are replaced; no number is in the paper. Random
         names take part in no other objective, synonyms in segmentation and bidirectional masking
         only.
+    D8  The corruption rates of Table 5 (variants c075, c25) start from the checkpoint of all other
+        variants; the paper's start from MC-BERT, which ENCODER= takes.
 """
 
 from __future__ import annotations

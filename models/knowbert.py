@@ -26,6 +26,8 @@ Deviations from the printed paper and its released code, each pinned by a test:
     D7  Norms of span, entity and output vectors as in the released code; the paper prints none.
     D8  Each loss is its sum over the global batch divided by its count there, the linker's over
         mentions of several candidates.
+    D9  The norms' epsilon is the initial checkpoint's layer_norm_eps; the released code has 1e-5
+        for spans and entities, and BERT's 1e-12 elsewhere.
 """
 
 from __future__ import annotations

@@ -36,6 +36,9 @@ Deviations from the printed paper and its released code, each pinned by a test:
     D10 With `without_neighbours` a linked mention of an entity without neighbours is infused, too,
         with what Eq. (7) makes of an empty sum; the paper does not say what becomes of it. Left as
         it is, its vector cannot be compared with an infused one's.
+    D11 The small profile's lambda_2 is 4 / 64: Eq. (21) sums over the 64 dimensions of its vectors,
+        and with the printed 4 its few hundred steps learn MMeM and little else. The paper's profile
+        has 4.
 """
 
 from __future__ import annotations

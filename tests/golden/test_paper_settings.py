@@ -194,3 +194,17 @@ def test_every_number_is_one_of_a_training(file: Path) -> None:
         and (name, number) not in OUTSIDE
     ]
     assert wrong == []
+
+
+def test_the_small_profile_of_smedbert_divides_its_weight_by_the_dimensions() -> None:
+    """D11 of models/smedbert: lambda_2 / 64."""
+    small = yaml.safe_load((ROOT / "smedbert" / "small.yaml").read_text())
+    assert setting(small, "model.mention_weight") == 4 / 64
+
+
+@pytest.mark.parametrize("variant", ["c075", "c25"])
+def test_the_rates_of_table_5_change_the_rate_alone(variant: str) -> None:
+    """D8 of models/embert: they start from the checkpoint of all other variants."""
+    changed = yaml.safe_load((ROOT / "embert" / f"pretrain_{variant}.yaml").read_text())
+    assert set(changed) == {"data", "paper"}
+    assert set(changed["data"]["init_args"]) == {"rate"}

@@ -140,6 +140,16 @@ def test_the_projection_back_starts_as_the_pseudo_inverse(fake_smedbert: Folders
     torch.testing.assert_close(w @ own.back.weight, torch.eye(len(w)), atol=1e-4, rtol=1e-4)
 
 
+def test_norms_have_the_epsilon_of_the_initial_checkpoint(fake_smedbert: Folders) -> None:
+    """D9."""
+    bert = load_bert(fake_smedbert.bert)
+    bert.config.layer_norm_eps = 3e-7
+    own = KnowBERTEncoder(bert, torch.randn(5, 12)).knowledge
+    norms = [module for module in own.modules() if isinstance(module, torch.nn.LayerNorm)]
+    assert {norm.eps for norm in norms} == {3e-7}
+    assert len(norms) >= 5
+
+
 def test_a_sequence_without_a_mention_is_its_bert(fake_smedbert: Folders) -> None:
     """D6."""
     model, batch = module(fake_smedbert).eval(), first_batch(fake_smedbert)
