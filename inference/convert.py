@@ -19,6 +19,7 @@ from inference.stream import formatted
 from kg.documents.annotations import conll_lines, docbin_bytes, pubannotation, write_brat
 from kg.documents.formats import annotated_documents, files_in
 from kg.documents.mentions import Document, Layout
+from kg.documents.uima import write_xmi
 
 Target = Literal[
     "jsonl",
@@ -31,6 +32,7 @@ Target = Literal[
     "conll",
     "docbin",
     "pubannotation",
+    "xmi",
 ]
 
 
@@ -57,7 +59,16 @@ FORMATS: dict[str, Format] = {
     ),
     "docbin": Format(".spacy", "scores, attributes, overlapping mentions, places inside a token"),
     "pubannotation": Format(".json", "scores and names"),
+    "xmi": Format(
+        "",
+        "scores, attributes; characters that XML does not allow (they become blanks), and of ids"
+        " those that names of files do not have (they become -)",
+    ),
 }
+
+
+#: formats whose output is a folder, and what writes it
+FOLDERS = {"brat": write_brat, "xmi": write_xmi}
 
 
 def record_of(document: Document) -> dict[str, Any]:
@@ -79,7 +90,7 @@ def record_of(document: Document) -> dict[str, Any]:
 
 
 def write_records(records: Iterable[dict[str, Any]], output: Path, to: str) -> int:
-    """Write records in a format; returns how many. brat's output is a folder."""
+    """Write records in a format; returns how many. Some formats are folders."""
     count = 0
 
     def counting() -> Iterator[dict[str, Any]]:
@@ -88,9 +99,9 @@ def write_records(records: Iterable[dict[str, Any]], output: Path, to: str) -> i
             count += 1
             yield record
 
-    if to == "brat":
+    if to in FOLDERS:
         with written_folder(output) as folder:
-            return write_brat(records, folder)
+            return FOLDERS[to](records, folder)
     if to == "docbin":
         with written(output, "wb") as binary:
             binary.write(docbin_bytes(counting()))
@@ -114,7 +125,7 @@ class Convert:
 
     Args:
         input: File or folder, as --input of `kepl link` reads it.
-        output: File, or for brat a new folder.
+        output: File, or for brat and xmi a new folder.
         format: Format of the input. Default: by the files' names.
         to: Format of the output. Default: by its name; a name without an ending is brat's folder.
         document: What a document of plain text is.

@@ -164,6 +164,7 @@ InputFormat = Literal[
     "conll",
     "docbin",
     "pubannotation",
+    "xmi",
 ]
 OutputFormat = Literal["jsonl", "pubtator", "bioc", "biocjson", "csv", "tsv"]
 

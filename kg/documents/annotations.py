@@ -510,10 +510,12 @@ def mention_rows(record: dict[str, Any]) -> Iterator[list[Any]]:
         yield ["" if row.get(name) is None else row[name] for name in MENTION_COLUMNS]
 
 
-def write_brat(records: Iterable[dict[str, Any]], folder: Path) -> int:
-    """Write NAME.txt and NAME.ann of each record into `folder`, names as ids; returns how many.
+def name_places(
+    records: Iterable[dict[str, Any]], folder: Path
+) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """(where in `folder` a record's files are, without an ending; the record); its id names them.
     Raises InputError for two ids with one name of a file."""
-    count, names = 0, set[str]()
+    names = set[str]()
     for record in records:
         name = re.sub(r"[^\w.@/-]+", "-", str(record["id"])).strip("/")
         parts = [part for part in name.split("/") if part not in ("", ".", "..")]
@@ -523,6 +525,14 @@ def write_brat(records: Iterable[dict[str, Any]], folder: Path) -> int:
         names.add(name)
         place = folder / name
         place.parent.mkdir(parents=True, exist_ok=True)
+        yield place, record
+
+
+def write_brat(records: Iterable[dict[str, Any]], folder: Path) -> int:
+    """Write NAME.txt and NAME.ann of each record into `folder`; returns how many. Raises InputError
+    as :func:`name_places`."""
+    count = 0
+    for place, record in name_places(records, folder):
         place.with_name(f"{place.name}.txt").write_text(record["text"], newline="")
         place.with_name(f"{place.name}.ann").write_text(brat_lines(record), newline="")
         count += 1

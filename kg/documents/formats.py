@@ -60,6 +60,7 @@ from kg.documents.mentions import (
     checked_mention,
     counted_unless_used,
 )
+from kg.documents.uima import xmi_documents
 from kg.documents.xml import Events, read, root_of
 from kg.ids import is_no_concept
 
@@ -462,6 +463,7 @@ FORMATS: dict[str, Reader] = {
     "conll": conll_documents,
     "docbin": docbin_documents,
     "pubannotation": pubannotation_documents,
+    "xmi": xmi_documents,
     "pubtator": pubtator_documents,
     "pubmed": pubmed_documents,
     "bioc": bioc_documents,
@@ -489,6 +491,7 @@ _ENDINGS = {
     ".bio": "conll",
     ".iob": "conll",
     ".spacy": "docbin",
+    ".xmi": "xmi",
     ".ann": "brat",
 }
 

@@ -299,12 +299,12 @@ def _bio(tokens: bool) -> Callable[[Path], int | None]:
 
 
 def _annotated(folder: Path, form: str) -> None:
-    """A file, or brat's two, of annotated texts."""
+    """A file of annotated texts, or those of a folder."""
     from inference.convert import FORMATS, write_records
 
     mention = {"start": 4, "end": 8, "type": "Disease", "entity": "HP:1", "score": 1.0}
     record = {"id": "a", "text": "Has gout.\nNo more.", "mentions": [mention]}
-    if form == "brat":
+    if not FORMATS[form].ending:
         write_records([record], folder / "d", form)
         for file in (folder / "d").iterdir():
             file.rename(folder / file.name)
@@ -337,6 +337,9 @@ READERS: dict[str, Reader] = {
     "pubannotation": Reader(
         everything(lambda folder: _annotated(folder, "pubannotation")),
         no_rows(lambda path: _annotations(path, "pubannotation"), "a.json"),
+    ),
+    "xmi": Reader(
+        everything(lambda folder: _annotated(folder, "xmi")), no_rows(_annotations, "a.xmi")
     ),
     "table": Reader(
         put("a.csv", 'id,text\n1,"Gout, he said"\n2,"two\nlines"\n'),

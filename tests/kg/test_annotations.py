@@ -37,7 +37,7 @@ RECORDS: list[dict[str, Any]] = [
 
 def read(path: Path, form: str | None = None, **layout: Any) -> list[dict[str, Any]]:
     roots = (str(path),) if path.is_dir() else ()
-    files = sorted(path.rglob("*.txt")) if path.is_dir() else [path]
+    files = sorted([*path.rglob("*.txt"), *path.rglob("*.xmi")]) if path.is_dir() else [path]
     own = Layout(**{"document": "file", "roots": roots} | layout)
     return [record_of(d) for d in documents(files, form, "skip", layout=own)]
 
