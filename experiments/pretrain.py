@@ -251,8 +251,8 @@ def fill_all(arguments: Mapping[str, Any], values: Mapping[str, Any]) -> dict[st
 
 
 def table(report: dict[str, str], results: dict[str, dict[str, Any]], column: str = "{}") -> str:
-    """Start and end of every reported metric, one pair of columns per run, headed by `column` with
-    the run's name in it.
+    """Start and end of every reported metric, one pair of columns per run; of several runs each is
+    headed by `column` with the run's name in it.
 
     A metric that a run does not have stays empty there. Raises InputError for one that no run has:
     it is misspelt.
@@ -266,7 +266,8 @@ def table(report: dict[str, str], results: dict[str, dict[str, Any]], column: st
             )
     width = max(map(len, report)) + 2
     head = " " * width + "".join(f"{column.format(name):>20}" for name in results)
-    lines = [head, " " * width + "".join(f"{'start':>11}{'end':>9}" for _ in results)]
+    lines = [head] if len(results) > 1 else []
+    lines.append(" " * width + "".join(f"{'start':>11}{'end':>9}" for _ in results))
     for label, key in report.items():
         cells = (
             f"{r['start'][key]:>11.4f}{r['end'][key]:>9.4f}" if key in r["end"] else " " * 20

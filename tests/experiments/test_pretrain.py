@@ -363,6 +363,11 @@ def test_table_shows_start_and_end_of_each_run() -> None:
     ]
 
 
+def test_the_name_of_a_single_run_is_not_shown() -> None:
+    rows = table({"loss": "a"}, {"transe": {"start": {"a": 2}, "end": {"a": 1}}}).splitlines()
+    assert [row.split() for row in rows] == [["start", "end"], ["loss", "2.0000", "1.0000"]]
+
+
 def test_a_metric_that_only_some_runs_have() -> None:
     """Its place stays empty in the others, and columns stay aligned; one that no run has is
     misspelt."""

@@ -20,8 +20,9 @@ no value of a JSON file or line of a page. Then, each time from what the stages 
     input    the input becomes another file of the same size and time at a random moment, and then
              what it was (commands)
 
-"verbs" among the papers are the commands link, predict, embed, evaluate, rerank, sweep and serve;
-of serve, a server is killed and started again. `--verbs sweep serve` disturbs only these.
+"verbs" among the papers are the commands link, predict, embed, evaluate, rerank, sweep, curve,
+peers and serve; of serve, a server is killed and started again. `--verbs sweep serve` disturbs only
+these.
 
 A fault is survived when the same command then ends with 0 (and, on a full disk, has first ended
 with one error instead of a traceback); it is identical when all that is left is what an undisturbed
@@ -63,7 +64,7 @@ from tests.faults.verbs import VERBS, VerbStep, verb_steps, write_verb_sources
 
 KINDS = ("kill", "process", "disk", "server", "two", "input")
 #: the commands of "verbs"
-COMMANDS = ("link", "predict", "embed", "evaluate", "rerank", "sweep", "serve")
+COMMANDS = ("link", "predict", "embed", "evaluate", "rerank", "sweep", "curve", "peers", "serve")
 TWO = ["--trainer.devices", "2", "--trainer.strategy", "ddp"]
 LIMIT = 300.0  # seconds; a stage that takes longer hangs
 Act = Callable[[preload.Process], Any]

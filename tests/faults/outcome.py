@@ -87,7 +87,7 @@ def outcome(place: Path) -> dict[str, Any]:
             found |= _leaves(json.loads(file.read_text()), f"{name}:")
         elif file.suffix == ".csv":  # without the ids of MLflow's runs
             found[name] = re.sub(r"\b[0-9a-f]{32}\b", "", file.read_text())
-        elif file.suffix in (".md", ".yaml"):
+        elif file.suffix in (".md", ".yaml") or file.name == "MLmodel":
             found |= {
                 f"{name}:{number}": line
                 for number, line in enumerate(file.read_text().splitlines())

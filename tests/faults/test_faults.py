@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from core.journal import Journal
-from tests.faults.__main__ import Ended, Trial, _one_error, main, summary
+from tests.faults.__main__ import COMMANDS, Ended, Trial, _one_error, main, summary
 from tests.faults.outcome import STORE, differing, outcome
 from tests.faults.pipelines import papers, steps, write_sources
 from tests.faults.verbs import VerbStep, verb_steps, write_verb_sources
@@ -91,7 +91,8 @@ def test_every_command_that_reads_or_writes_files_is_disturbed(tmp_path: Path) -
     write_verb_sources(tmp_path / "sources")
     found = verb_steps(tmp_path / "work", tmp_path / "sources")
     commands = [step.words[1] for step in found if isinstance(step, VerbStep)]
-    assert sorted({*commands}) == ["embed", "evaluate", "link", "predict", "rerank", "sweep"]
+    # a paper's `knowledge` is its pipeline, which has faults of its own, and then curves
+    assert {*commands, "serve"} == set(COMMANDS)
     for step in found:
         if isinstance(step, VerbStep) and step.input:
             step.prepare()
@@ -103,6 +104,6 @@ def test_the_commands_survive(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--papers", "verbs", "--kills", "1"]) == 0
     said = capsys.readouterr().out
     assert (
-        "kill     survived 8 of 8, identical 8 of 8" in said
+        "kill     survived 10 of 10, identical 10 of 10" in said
         and "input    survived 4 of 4, identical 4 of 4" in said
     )

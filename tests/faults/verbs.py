@@ -15,6 +15,8 @@ from tests.faults.pipelines import CPU, Step
 VERBS = "verbs"  #: as if it were the name of a paper's pipeline
 DOCUMENTS = 2000
 EL = ["NCBI-EL", "--split", "dev"]
+ONCE = ["--shares", "0.5", "--seeds", "1", "--epochs", "1"]
+PLAIN = ["--split", "dev", "--chains", "dictionary", "--peers", "phrases"]  # nothing to train
 SMALL = "--data.init_args.batch_size 1 --data.init_args.candidates 3 --data.init_args.context 8"
 
 
@@ -67,6 +69,7 @@ class VerbStep(Step):
 def verb_steps(work: Path, sources: Path) -> list[Step]:
     """A tagger to predict with, and then each command."""
     encoder, data = str(sources / "encoder"), str(sources / "linking" / "NCBI-EL")
+    tagging = str(sources / "tagging")
     tagger = work / "tagger"
     training = [
         "experiments.finetune",
@@ -86,7 +89,7 @@ def verb_steps(work: Path, sources: Path) -> list[Step]:
         "--data.init_args.tokenizer",
         encoder,
         "--data.init_args.task",
-        str(sources / "tagging"),
+        tagging,
         "--data.init_args.batch_size",
         "8",
         "--trainer.max_epochs",
@@ -117,4 +120,6 @@ def verb_steps(work: Path, sources: Path) -> list[Step]:
             work,
         ),
         VerbStep("sweep", ["sweep", str(sources / "sweep.yaml")], work),
+        VerbStep("curve", ["curve", "NCBI", "--data", tagging, "--models", encoder, *ONCE], work),
+        VerbStep("peers", ["peers", "NCBI-E2E", "--data", data, *PLAIN], work),
     ]

@@ -15,7 +15,9 @@ from __future__ import annotations
 import ast
 import atexit
 import builtins
+import hashlib
 import json
+import marshal
 import os
 import sys
 import time
@@ -30,6 +32,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 ROOMS = ("core", "kg", "datamodules", "models", "experiments", "inference", "benchmarks", "app")
+COMPILED = ".cache/compiled"  # below the tree whose tests run
 FOLDER, TEST = "KEPL_TESTS_CONTEXTS", "KEPL_TESTS_CONTEXT"  # in the environment
 MODULE = 0  #: the block of a module: whoever imports it runs it
 BODIES = ("body", "orelse", "finalbody")
@@ -55,11 +58,26 @@ def list_blocks(tree: ast.Module) -> Iterator[tuple[list[ast.stmt], int]]:
 
 
 class Loader(SourceFileLoader):
-    """Compiles a product module with its calls, never from a cache."""
+    """Compiles a product module with its calls, once for each content: the processes that tests
+    start would spend seconds on it."""
 
     def get_code(self, fullname: str) -> types.CodeType:
         path = self.get_filename(fullname)
-        tree = ast.parse(self.get_data(path), path)
+        source = self.get_data(path)
+        kept = ROOT / COMPILED / hashlib.sha256(source + path.encode()).hexdigest()
+        if kept.is_file():
+            loaded: types.CodeType = marshal.loads(kept.read_bytes())  # noqa: S302  written below
+            return loaded
+        code = self._compile(source, path)
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        coming = kept.with_name(f"{kept.name}.{os.getpid()}")  # other processes do the same
+        coming.write_bytes(marshal.dumps(code))
+        coming.replace(kept)
+        return code
+
+    @staticmethod
+    def _compile(source: bytes, path: str) -> types.CodeType:
+        tree = ast.parse(source, path)
         file = Path(path).relative_to(ROOT)
         for statements, first in list(list_blocks(tree)):
             line = statements[first].lineno
