@@ -51,7 +51,9 @@ class Model(NamedTuple):
 
 
 def model_of(name: str, chosen: Encoder) -> Model:
-    """The model that `name` means; a folder is called by its own name and a digest."""
+    """The model that `name` means; a folder is called by its own name and a digest, or by that
+    before it (NAME=FOLDER)."""
+    name = name if Path(name).is_dir() else name.partition("=")[0]
     base, _, run = chosen.name.partition("@")
     typed = base in (name, name.replace("/", "-"), name.replace("/", "--"))
     return Model(short_name(name) if typed else base, run, chosen.identity)

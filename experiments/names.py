@@ -1,6 +1,7 @@
 """Which encoder, or which fine-tuned model, a name means. A name is the first of these that fits:
 
     folder           an export, a fine-tuned model's export, a Hugging Face folder
+    name=folder      the same, with its results under the name: that of a table's row, for example
     paper[/stem]     a folder of experiments/ with an encoder.yaml: its newest finished run
     TASK/encoder     what `make finetune TASK= MODEL=` trained: the newest digest with default
                      settings (no ARGS, no options),
@@ -412,10 +413,18 @@ def _export_in(checkpoint: Path) -> Path:
 def encoder(name: str, checkpoint: str | None = None) -> Encoder:
     """The encoder that `name` means; `checkpoint` names one exact run of it.
 
-    A hub name is taken as it is: the hub is asked when the model is loaded. Raises NotTrained for a
-        paper without a finished
-    run, and InputError for a folder that has no encoder, or a name that means nothing.
+    A hub name is taken as it is: the hub is asked when the model is loaded. `name=folder` is what
+    is in the folder, with results under the name: a model that is here for one of a table's row.
+    Raises NotTrained for a paper without a finished run, and InputError for a folder that has no
+    encoder, or a name that means nothing.
     """
+    shown, renamed, place = name.partition("=")
+    if renamed and not Path(name).is_dir():
+        if checkpoint or not place or not Path(place).is_dir():
+            raise InputError(
+                f"MODEL={name}: expected NAME=FOLDER with a folder that is here, and no CKPT="
+            )
+        return encoder(place)._replace(name=shown.replace("/", "--"))
     if checkpoint:
         folder = _export_in(Path(checkpoint).resolve())
         return _encoder_from_export(

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.results import Model, model_of
 from core.files import InputError, read_json, sha256, write_json
 from core.tracking import ROOT
 from experiments.names import PLAIN, NotTrained, copy_encoder, encoder, finetuned, options
@@ -37,6 +38,22 @@ def test_a_folder_is_copied_once(
     assert "kept" not in copy_encoder(str(other), out) and sha256(out) == sha256(other) != sha256(
         source
     )
+
+
+def test_a_folder_under_another_name(runs: Path, tmp_path: Path) -> None:
+    """NAME=FOLDER: its results are the name's."""
+    source = bert.write(tmp_path / "bert", ["heart", "fever"], layers=1)
+    name = f"lab/biobert={source}"
+    found = encoder(name)
+    assert (found.name, found.folder) == ("lab--biobert", str(source))
+    assert model_of(name, found) == Model("lab/biobert", "", encoder(str(source)).identity)
+    odd = source.rename(tmp_path / "a=b")  # a folder's own name may have the sign
+    assert model_of(str(odd), encoder(str(odd))).name.startswith("a=b-")
+    for wrong in ("lab/biobert=nowhere", "lab/biobert="):
+        with pytest.raises(InputError, match="expected NAME=FOLDER"):
+            encoder(wrong)
+    with pytest.raises(InputError, match="no CKPT="):
+        encoder(f"x={odd}", str(odd))
 
 
 def test_a_papers_name_is_its_newest_export(runs: Path, tmp_path: Path) -> None:
