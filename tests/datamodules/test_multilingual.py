@@ -10,7 +10,8 @@ import pytest
 
 from benchmarks.linking.scores import language_populations
 from core.files import InputError
-from datamodules.linking import Mention, diagnoses, multilingual
+from datamodules.linking import Dictionary, Mention, diagnoses, multilingual
+from datamodules.tasks import linking
 from tests.fakes import linking as fake
 
 
@@ -111,6 +112,21 @@ def test_mantra(tmp_path):
     mentions, texts, places = multilingual.read_mantra_files(tmp_path, files, found)
     assert mentions[0].document == "Medline_GSC_de_man:d1.u1" and set(texts) == set(places)
     assert found["files that are not there: missing.xml"] == 1
+
+
+def test_parts_of_a_task_without_training_data(tmp_path):
+    """Mantra's annotations are places to detect, too; XL-BEL has mentions alone."""
+    graph = Dictionary(["C0000001"], ["kidney"])
+    tasks = {task.name: task for task in linking.TASKS}
+    mantra = tasks["Mantra-EL:de"]
+    for file in (*mantra.files, *mantra.optional):
+        fake.text(tmp_path / file, fake.MANTRA)
+    (part,) = mantra.parts(tmp_path, graph, Counter())
+    assert set(part.splits) == {"test"} and part.dictionaries == {"test": graph}
+    assert set(part.annotated["test"]) == set(part.documents)
+    fake.write(tmp_path)
+    xl_bel = tasks["XL-BEL:de"]
+    assert xl_bel.parts(tmp_path / "XL-BEL", graph, Counter())[0].annotated is None
 
 
 @pytest.mark.parametrize(

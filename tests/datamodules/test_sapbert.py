@@ -352,6 +352,7 @@ def test_what_does_not_belong_together_is_refused(fake_sapbert: Folders, tmp_pat
         make_data(fake_sapbert, 3).train_dataloader()
     with pytest.raises(InputError, match="max_length 2, groups 4, together 1: expected 3, 1 and 1"):
         make_data(fake_sapbert, max_length=2)
+    assert make_data(fake_sapbert, max_length=3).max_length == 3
     with pytest.raises(InputError, match="no name is left of languages xx .*languages are de, en"):
         build_pairs([fake_sapbert.graph], fake_sapbert.bert, str(tmp_path / "p"), languages=("xx",))
     with pytest.raises(InputError, match="no concept has two names"):

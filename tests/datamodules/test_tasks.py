@@ -62,6 +62,17 @@ def test_what_cannot_be_found_is_counted_and_kept(tmp_path: Path) -> None:
     assert overlapping([(0, 5, "a"), (1, 2, "b"), (5, 6, "c"), (3, 4, "d")]) == 2
 
 
+def test_pairs_that_stand_twice_are_counted_by_both_texts(tmp_path: Path) -> None:
+    train = [Pair("0", "q", "a", "b", "1"), Pair("1", "q", "a", "c", "0")]
+    dev = [
+        Pair("0", "q", "a", "d", "1"),
+        Pair("1", "q", "a", "c", "1"),
+        Pair("2", "q", "x", "b", "1"),
+    ]
+    manifest = save_task(tmp_path / "t", {"train": train, "dev": dev}, kind="pair", **ABOUT)
+    assert manifest["warnings"] == {"dev: texts that stand in train too": 1}
+
+
 @pytest.mark.parametrize(
     ("splits", "kind", "message"),
     [
