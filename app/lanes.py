@@ -14,9 +14,7 @@ import asyncio
 import json
 import logging
 import multiprocessing
-import os
 import signal
-import sys
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,7 +22,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from core.commands import dies_with_its_parent
-from core.executor import THREADS
+from core.executor import use_one_thread
 from inference.chain import Pipeline, as_record
 from inference.detectors import BATCH
 
@@ -146,11 +144,7 @@ def _serve_worker(pipeline: Pipeline, connection: Connection) -> None:
     # Ctrl+C is the server's, which still answers what waits
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    os.environ["OMP_NUM_THREADS"] = "1"
-    for library, limit in THREADS.items():
-        if library in sys.modules:
-            # threads that the server had are gone after a fork
-            getattr(sys.modules[library], limit)(1)
+    use_one_thread()
     while True:
         try:
             texts = connection.recv()

@@ -273,15 +273,19 @@ THREADS = {"torch": "set_num_threads", "faiss": "omp_set_num_threads"}
 _begun: Any = None  # set in each worker
 
 
-def _begin_worker(begun: Any, lock: IO[Any]) -> None:
-    global _begun
-    _begun = begun
-    lock.close()  # the lock is the parent's: a worker that outlives it must not hold it
-    # each worker is one core, and threads that the parent had are gone after a fork
+def use_one_thread() -> None:
+    """Compute with one thread from now on: those of the parent are gone after a fork."""
     os.environ["OMP_NUM_THREADS"] = "1"
     for library, limit in THREADS.items():
         if library in sys.modules:
             getattr(sys.modules[library], limit)(1)
+
+
+def _begin_worker(begun: Any, lock: IO[Any]) -> None:
+    global _begun
+    _begun = begun
+    lock.close()  # the lock is the parent's: a worker that outlives it must not hold it
+    use_one_thread()  # each worker is one core
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_end_with_parent, daemon=True).start()

@@ -21,6 +21,7 @@ from transformers import PreTrainedTokenizerFast
 
 from core.dotted import imported
 from core.files import InputError
+from datamodules.rows import pad_rows
 from datamodules.steps import sort_pools
 from datamodules.tasks import Pair, Relation, Tagged, Task, load_task
 from datamodules.tasks.selection import select_examples
@@ -387,12 +388,7 @@ class FinetuneData(pl.LightningDataModule):
     def batch(self, split: str, numbers: Sequence[int]) -> FinetuneBatch:
         """The sequences `numbers` of a split, padded to the longest."""
         features = [self.features[split][int(i)] for i in numbers]
-        length = max(len(f.ids) for f in features)
-        ids = torch.full((len(features), length), int(self.tokenizer.pad_token_id))  # type: ignore[arg-type]
-        mask = torch.zeros_like(ids)
-        for row, f in enumerate(features):
-            ids[row, : len(f.ids)] = torch.tensor(f.ids)
-            mask[row, : len(f.ids)] = 1
+        ids, mask = pad_rows([f.ids for f in features], self.tokenizer.pad_token_id)  # type: ignore[arg-type]
         result = FinetuneBatch(ids, mask, torch.tensor([int(i) for i in numbers]))
         if self.linker is not None:
             result = result._replace(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
@@ -28,6 +28,21 @@ def padded(rows: Sequence[Sequence[int] | np.ndarray], value: int) -> np.ndarray
 def attention(rows: Sequence[Sequence[int] | np.ndarray]) -> np.ndarray:
     """(rows, longest) 1 on the ids of each row, 0 behind."""
     return padded([np.ones(len(row), np.int64) for row in rows], 0)
+
+
+def pad_rows(rows: Sequence[Sequence[int] | np.ndarray], pad: int) -> tuple[Tensor, Tensor]:
+    """(input_ids, attention_mask) of rows of ids, each (rows, longest)."""
+    return torch.from_numpy(padded(rows, pad)), torch.from_numpy(attention(rows))
+
+
+def length_batches(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:
+    """The numbers of rows of these lengths, the longest first, in batches of at most `tokens`
+    padded tokens, or of one row."""
+    order = sorted(range(len(lengths)), key=lambda row: -lengths[row])
+    while order:
+        size = max(1, tokens // lengths[order[0]])
+        yield order[:size]
+        order = order[size:]
 
 
 def numbered(tables: Sequence[np.ndarray], width: int) -> np.ndarray:

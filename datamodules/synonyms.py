@@ -20,6 +20,7 @@ import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -108,26 +109,39 @@ def eligible(
             yield found[[names[i] != name for i in found]]
 
 
-def samples(
-    graph: KnowledgeGraph,
-    negatives: int = 19,
-    similarity: float = 0.6,
-    jaccard: float = 0.75,
-    common: int = 3,
-    limit: int | None = None,
-    seed: int = 0,
-) -> tuple[list[Sample], Counter[str]]:
-    """(the samples of a graph's equivalences, what was dropped and why).
+@dataclass(frozen=True, kw_only=True)
+class Sampling:
+    """How samples are made.
 
-    limit: pairs at most, drawn by `seed`. Raises InputError when the graph has no equivalences.
+    Args:
+        negatives: Entities beside the gold one.
+        similarity: Jaro-Winkler similarity that their names exceed.
+        jaccard: Dataset-2: least Jaccard index of the neighbours.
+        common: Dataset-2: least number of neighbours in common.
+        limit: Pairs at most, drawn by the seed. Default: all.
+        seed: Seed of what is drawn.
     """
+
+    negatives: int = 19
+    similarity: float = 0.6
+    jaccard: float = 0.75
+    common: int = 3
+    limit: int | None = None
+    seed: int = 0
+
+
+def samples(
+    graph: KnowledgeGraph, rules: Sampling = Sampling()
+) -> tuple[list[Sample], Counter[str]]:
+    """(the samples of a graph's equivalences, what was dropped and why). Raises InputError when the
+    graph has no equivalences."""
     pairs = equivalent_pairs(graph)
     if not pairs:
         raise InputError(
             "this graph has no equivalences, so there is nothing to ask for. Build one that keeps"
             " them apart: kepl graph refine --help"
         )
-    rng = np.random.default_rng(seed)
+    rng, limit = np.random.default_rng(rules.seed), rules.limit
     equals: dict[int, set[int]] = defaultdict(set)
     for a, b in pairs:
         equals[a].add(b)
@@ -143,7 +157,7 @@ def samples(
         pairs = [pairs[i] for i in np.sort(rng.choice(len(pairs), limit, replace=False))]
     around = neighbour_sets(graph)
     questions = [q for a, b in pairs for q in ((a, b), (b, a))]
-    alike = find_alike(names, kinds, [gold for _, gold in questions], similarity)
+    alike = find_alike(names, kinds, [gold for _, gold in questions], rules.similarity)
     result: list[Sample] = []
     for query, gold in questions:
         if not kinds[gold]:
@@ -154,17 +168,18 @@ def samples(
         pool = [i for i in alike[gold].tolist() if i not in never and names[i] not in said]
         if names[query] == names[gold]:
             found["samples of two entities of one name"] += 1
-        elif len(pool) < negatives:
-            found[f"samples with fewer than {negatives} negatives"] += 1
+        elif len(pool) < rules.negatives:
+            found[f"samples with fewer than {rules.negatives} negatives"] += 1
         else:
-            chosen = [gold, *(pool[i] for i in rng.choice(len(pool), negatives, replace=False))]
+            drawn = rng.choice(len(pool), rules.negatives, replace=False)
+            chosen = [gold, *(pool[i] for i in drawn)]
             result.append(
                 Sample(
                     ids[query],
                     names[query],
                     [ids[i] for i in chosen],
                     [names[i] for i in chosen],
-                    share_neighbours(around[query], around[gold], jaccard, common),
+                    share_neighbours(around[query], around[gold], rules.jaccard, rules.common),
                 )
             )
     return result, found
@@ -196,48 +211,24 @@ def find_alike(
 def build_samples(
     graph: str,
     out: str,
-    negatives: int = 19,
-    similarity: float = 0.6,
-    jaccard: float = 0.75,
-    common: int = 3,
-    limit: int | None = None,
-    seed: int = 0,
     fresh: bool = False,
+    rules: Sampling = Sampling(),
 ) -> Path:
     """Make samples of a graph's equivalences; existing ones of the same settings are kept.
 
     Args:
         graph: Folder of a graph of `kepl graph refine`.
         out: Folder for the samples.
-        negatives: Entities beside the gold one.
-        similarity: Jaro-Winkler similarity that their names exceed.
-        jaccard: Dataset-2: least Jaccard index of the neighbours.
-        common: Dataset-2: least number of neighbours in common.
-        limit: Pairs at most, drawn by the seed. Default: all.
-        seed: Seed of what is drawn.
         fresh: Build again even if the same are there.
 
     Raises InputError as :func:`samples` does, and when no sample is left.
     """
-    folder, settings = (
-        Path(out),
-        {
-            "format": FORMAT,
-            "graph": fingerprint(graph),
-            "negatives": negatives,
-            "similarity": similarity,
-            "jaccard": jaccard,
-            "common": common,
-            "limit": limit,
-            "seed": seed,
-        },
-    )
+    folder = Path(out)
+    settings = {"format": FORMAT, "graph": fingerprint(graph), **asdict(rules)}
     if SAMPLES.is_kept(folder, {"settings": settings}, fresh):
         return folder
     try:
-        made, dropped = samples(
-            KnowledgeGraph.load(graph), negatives, similarity, jaccard, common, limit, seed
-        )
+        made, dropped = samples(KnowledgeGraph.load(graph), rules)
     except InputError as error:
         raise InputError(f"{graph}: {error}") from error
     if not made:

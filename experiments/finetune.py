@@ -33,7 +33,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from experiments.run import CLI, built, fit
+from experiments.run import CLI, add_sections, built, fit
 
 import pytorch_lightning as pl
 from pytorch_lightning.callbacks import EarlyStopping, LearningRateMonitor, ModelCheckpoint
@@ -57,15 +57,17 @@ LOG = logging.getLogger(__name__)
 BEST = "best"
 
 
+#: sections of a config that the training itself does not read, besides those of every config
+SECTIONS = {
+    "grid": "settings that PROFILE=paper tries",
+    "made": "how a task's splits are made",
+}
+
+
 class FinetuneCLI(CLI):
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         super().add_arguments_to_parser(parser)
-        parser.add_argument(
-            "--grid", type=dict | None, default=None, help="settings that PROFILE=paper tries"
-        )
-        parser.add_argument(
-            "--made", type=dict | None, default=None, help="how a task's splits are made"
-        )
+        add_sections(parser, SECTIONS)
         parser.add_argument("--task_name", type=str, help="the task's name: the MLflow experiment")
         parser.add_argument("--model_name", type=str, help="the encoder's name")
         parser.add_argument(

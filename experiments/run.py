@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -56,32 +57,28 @@ def named(arguments: list[str]) -> tuple[str, str]:
     return first.resolve().parent.name, same[-1]
 
 
+#: sections of a config that the training itself does not read
+SECTIONS = {
+    "paper": "where each number of a config comes from",
+    "epochs": "of tasks, by profile; who starts runs reads it",
+    "small": "settings of PROFILE=small; likewise",
+    "tasks": "settings by profile and task; likewise",
+    "finetune": "what makes its data; likewise",
+}
+
+
+def add_sections(parser: LightningArgumentParser, sections: Mapping[str, str]) -> None:
+    """Add sections of a config, {name: what it is}, to those that are known."""
+    for name, about in sections.items():
+        parser.add_argument(f"--{name}", type=dict | None, default=None, help=about)
+
+
 class CLI(LightningCLI):
     run: Run
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         parser.set_defaults({"trainer.enable_model_summary": False})
-        parser.add_argument(
-            "--paper",
-            type=dict | None,
-            default=None,
-            help="where each number of a config comes from",
-        )
-        parser.add_argument(
-            "--epochs",
-            type=dict | None,
-            default=None,
-            help="of tasks, by profile; who starts runs reads it",
-        )
-        parser.add_argument(
-            "--small", type=dict | None, default=None, help="settings of PROFILE=small; likewise"
-        )
-        parser.add_argument(
-            "--tasks", type=dict | None, default=None, help="settings by profile and task; likewise"
-        )
-        parser.add_argument(
-            "--finetune", type=dict | None, default=None, help="what makes its data; likewise"
-        )
+        add_sections(parser, SECTIONS)
         parser.add_argument(
             "--checkpoint_every", type=int, default=1000, help="optimiser steps between checkpoints"
         )

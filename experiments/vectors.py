@@ -26,6 +26,7 @@ from tqdm import tqdm
 from core.dotted import imported
 from core.files import InputError, digest, written
 from datamodules.corpus import Corpus
+from datamodules.rows import framed, length_batches, pad_rows
 from datamodules.tokenizers import load_tokenizer, tokenizer_fingerprint
 from experiments.names import encoder
 from kg.graph import KnowledgeGraph, fingerprint
@@ -72,17 +73,12 @@ def entity_vectors(
     entities = np.array(sorted(counts), np.int64)
     total = torch.zeros(len(entities), module.hidden_size, dtype=torch.double)
     module = module.to(device).eval()
-    order = sorted(wanted, key=lambda one: (-len(corpus[one[0]].ids), one[0]))
-    start = 0
-    with tqdm(total=len(order), desc="reading mentions", unit="text", disable=None) as bar:
-        while start < len(order):
-            longest = len(corpus[order[start][0]].ids) + 2
-            batch = order[start : start + max(1, tokens // longest)]
-            ids = torch.full((len(batch), longest), int(tokenizer.pad_token_id))
-            mask = torch.zeros_like(ids)
-            for row, (number, _) in enumerate(batch):
-                own = [tokenizer.cls_token_id, *corpus[number].ids.tolist(), tokenizer.sep_token_id]
-                ids[row, : len(own)], mask[row, : len(own)] = torch.tensor(own), 1
+    lengths = [len(corpus[number].ids) + 2 for number, _ in wanted]
+    with tqdm(total=len(wanted), desc="reading mentions", unit="text", disable=None) as bar:
+        for rows in length_batches(lengths, tokens):
+            batch = [wanted[row] for row in rows]
+            texts = [framed(corpus[number].ids, tokenizer) for number, _ in batch]
+            ids, mask = pad_rows(texts, tokenizer.pad_token_id)
             flat = np.concatenate(
                 [
                     np.column_stack([np.full(len(m), row), m[:, :2] + 1])
@@ -97,7 +93,6 @@ def entity_vectors(
                 .double()
             )
             total.index_add_(0, torch.from_numpy(np.searchsorted(entities, of)), made)
-            start += len(batch)
             bar.update(len(batch))
     numbers = np.array([counts[int(e)] for e in entities])
     return entities, (total / torch.from_numpy(numbers)[:, None]).float(), numbers

@@ -28,7 +28,7 @@ from datamodules.tasks import Tagged
 from datamodules.tokenizers import load_tokenizer
 from experiments.names import Encoder, architecture, encoder
 from inference.linkers import Names, Ranking, text_of
-from inference.options import Work, checked_device, checked_texts, uses_bf16
+from inference.options import Work, bfloat16, checked_device, checked_texts, uses_bf16
 from inference.results import Mentions
 from inference.taggers import EntityTagger, Span
 from models.encoders import token_limit
@@ -96,7 +96,7 @@ class TokenClassifier(EntityTagger):
         texts = checked_texts(texts)
         filled = [number for number, text in enumerate(texts) if text.strip()]
         result: list[list[Span]] = [[] for _ in texts]
-        with torch.autocast(self.device.partition(":")[0], torch.bfloat16, enabled=self.bf16):
+        with bfloat16(self.device, self.bf16):
             found = self._find([texts[number] for number in filled]) if filled else []
         for number, groups in zip(filled, found, strict=True):
             text = texts[number]
@@ -198,7 +198,7 @@ class PairScorer:
                 padding=True,
                 return_tensors="pt",
             ).to(self.device)
-            with torch.autocast(self.device.partition(":")[0], torch.bfloat16, enabled=self.bf16):
+            with bfloat16(self.device, self.bf16):
                 logits = self.model(**encoded).logits[:, 0]
             for n, score in zip(some, logits.float().sigmoid().cpu().tolist(), strict=True):
                 found[n] = score

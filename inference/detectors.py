@@ -161,6 +161,8 @@ def detected_spans(reader: EntityReader, texts: Sequence[str]) -> list[list[tupl
     """
     import torch
 
+    from datamodules.rows import framed, pad_rows
+
     room = min(reader.max_length, reader.model.max_length) - 2
     found: list[list[tuple[int, int]]] = [[] for _ in texts]
     encoded = reader.tokenizer(
@@ -173,12 +175,8 @@ def detected_spans(reader: EntityReader, texts: Sequence[str]) -> list[list[tupl
     ]
     for begin in range(0, len(windows), BATCH):
         batch = windows[begin : begin + BATCH]
-        longest = max(len(ids) for *_, ids in batch) + 2
-        padded = torch.full((len(batch), longest), int(reader.tokenizer.pad_token_id))  # type: ignore[call-overload]
-        mask = torch.zeros_like(padded)
-        for row, (_, _, ids) in enumerate(batch):
-            own = [reader.tokenizer.cls_token_id, *ids, reader.tokenizer.sep_token_id]
-            padded[row, : len(own)], mask[row, : len(own)] = torch.tensor(own), 1
+        rows = [framed(ids, reader.tokenizer) for *_, ids in batch]
+        padded, mask = pad_rows(rows, reader.tokenizer.pad_token_id)  # type: ignore[arg-type]
         padded, mask = padded.to(reader.device), mask.to(reader.device)
         with torch.inference_mode():
             states, _ = reader.model.text_states(padded, mask)

@@ -19,13 +19,14 @@ from core.executor import Part, parts_folder
 from core.files import InputError, digest, written
 from core.tracking import runs_folder
 from core.typed import typed
+from datamodules.rows import length_batches, pad_rows
 from datamodules.tokenizers import load_tokenizer
 from experiments.names import PLAIN, Encoder, architecture
 from inference.linkers import Names, Ranking
 from inference.options import (
-    POOLINGS,
     LinkerOptions,
     Work,
+    bfloat16,
     checked_device,
     checked_texts,
     uses_bf16,
@@ -39,6 +40,7 @@ LOG = logging.getLogger(__name__)
 #: names that are encoded together: a dictionary of more is encoded in parts, which a later run
 #: does not make again
 PART = 65_536
+TOKENS = 4096  #: padded tokens of a batch of names
 #: options of an encoder of names (inference.options.LinkerOptions)
 USES = frozenset({"pooling", "similarity", "max_length", "precision", "backend", "index", "device"})
 
@@ -47,12 +49,13 @@ class Embedder:
     """Vectors of names by an encoder: [CLS], the mean over all tokens or over those of the text
     (more: :func:`inference.sentence.pool`), of unit length unless `dot`.
 
-    Names are cut to `max_length` tokens and grouped by length, so that hardly anything is padded.
+    Names are cut to `max_length` tokens and grouped by length, at most `tokens` padded ones in a
+    batch, so that hardly anything is padded.
     No vector is kept: its last digits hang on what it was computed beside, so that only the same
     names at once give the same numbers, in a resumed run, too. `identity` names the encoder's
     weights, and `linker` makes its mentions, where it takes them
     (experiments/<paper>/encoder.yaml). `sentence`: what a sentence-transformers folder does
-    besides.
+    besides. `usual_pooling`: where the options name none.
     """
 
     def __init__(
@@ -60,28 +63,25 @@ class Embedder:
         encoder: Any,
         tokenizer: Any,
         identity: str,
-        pooling: str = "cls",
-        dot: bool = False,
-        max_length: int = NAME_TOKENS,
-        tokens: int = 4096,
-        device: str = "cpu",
-        bf16: bool = False,
+        options: LinkerOptions = LinkerOptions(),
+        usual_pooling: str = "cls",
+        tokens: int = TOKENS,
         linker: Callable[[list[str], list[list[tuple[int, int]]]], Any] | None = None,
-        backend: str = "torch",
-        index: Path | None = None,
         sentence: Sentence | None = None,
     ) -> None:
-        if pooling not in POOLINGS:
-            raise InputError(f"pooling {pooling!r}: choose from: {', '.join(POOLINGS)}")
-        self.linker, self.sentence = linker, sentence
+        self.linker, self.sentence, self.tokens = linker, sentence, tokens
+        self.pooling, self.dot = options.pooling or usual_pooling, options.similarity == "dot"
+        usual_length = (sentence and sentence.max_length) or NAME_TOKENS
+        self.max_length = options.max_length or usual_length
+        self.device, self.bf16 = options.device, uses_bf16(options.precision, options.device)
+        self.backend, self.index = options.backend or "torch", options.index
         self.hidden_size = int(encoder.hidden_size)
         if sentence is not None:
-            sentence.dense.to(device)
+            sentence.dense.to(self.device)
             linear = [part for part in sentence.dense if isinstance(part, torch.nn.Linear)]
             self.hidden_size = linear[-1].out_features if linear else self.hidden_size
-        self.encoder, self.tokenizer, self.identity = encoder.to(device).eval(), tokenizer, identity
-        self.pooling, self.dot, self.max_length, self.tokens = pooling, dot, max_length, tokens
-        self.device, self.bf16, self.backend, self.index = device, bf16, backend, index
+        self.encoder = encoder.to(self.device).eval()
+        self.tokenizer, self.identity = tokenizer, identity
         self.made_by: tuple[Encoder, LinkerOptions] | None = None
         self.uses = USES
 
@@ -130,20 +130,12 @@ class Embedder:
             return_offsets_mapping=True,
         )
         ids, offsets = encoded["input_ids"], encoded["offset_mapping"]
-        order = sorted(range(len(ids)), key=lambda i: (-len(ids[i]), i))
         vectors = torch.empty(len(names), self.hidden_size)
-        start = 0
         with tqdm(
             total=len(names), desc="encoding names", unit="name", disable=None, leave=False
         ) as bar:
-            while start < len(order):
-                longest = len(ids[order[start]])
-                batch = order[start : start + max(1, self.tokens // longest)]
-                padded = torch.full((len(batch), longest), self.tokenizer.pad_token_id)
-                mask = torch.zeros(len(batch), longest, dtype=torch.long)
-                for row, i in enumerate(batch):
-                    padded[row, : len(ids[i])] = torch.tensor(ids[i])
-                    mask[row, : len(ids[i])] = 1
+            for batch in length_batches(list(map(len, ids)), self.tokens):
+                padded, mask = pad_rows([ids[i] for i in batch], self.tokenizer.pad_token_id)
                 mentions = (
                     self.linker([names[i] for i in batch], [offsets[i] for i in batch])
                     if self.linker
@@ -152,7 +144,6 @@ class Embedder:
                 vectors[batch] = self._pooled(
                     padded.to(self.device), mask.to(self.device), mentions
                 ).cpu()
-                start += len(batch)
                 bar.update(len(batch))
         return vectors
 
@@ -162,7 +153,7 @@ class Embedder:
             if mentions is None
             else (type(mentions)(*(part.to(self.device) for part in mentions)),)
         )
-        with torch.autocast(self.device.partition(":")[0], torch.bfloat16, enabled=self.bf16):
+        with bfloat16(self.device, self.bf16):
             states = self.encoder(ids, mask, *given).float()  # (names, tokens, hidden)
         how = self.pooling
         if how == "text":
@@ -334,6 +325,7 @@ def embedder(chosen: Encoder, options: LinkerOptions) -> Embedder:
     """An encoder as an embedder. Raises InputError for a GPU that is not available, and a
     cross-encoder."""
     check_encodes(chosen)
+    checked_device(options.device)
     module = imported(chosen.load, "models")(chosen.folder)
     sentence = read_sentence(chosen.folder) if chosen.load == PLAIN else None
     linker = (
@@ -345,14 +337,9 @@ def embedder(chosen: Encoder, options: LinkerOptions) -> Embedder:
         module,
         load_tokenizer(chosen.folder, needed=("pad_token",)),
         chosen.identity,
-        options.pooling or default_pooling(module, sentence, chosen.name),
-        options.similarity == "dot",
-        options.max_length or (sentence and sentence.max_length) or NAME_TOKENS,
-        device=checked_device(options.device),
-        bf16=uses_bf16(options.precision, options.device),
+        options,
+        "" if options.pooling else default_pooling(module, sentence, chosen.name),
         linker=linker,
-        backend=options.backend or "torch",
-        index=options.index,
         sentence=sentence,
     )
     made.made_by = chosen, options

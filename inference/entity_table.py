@@ -24,11 +24,12 @@ from core.arrays import read_table
 from core.dotted import imported
 from core.files import InputError, lines
 from datamodules.contexts import balanced, sides
+from datamodules.rows import length_batches, pad_rows
 from datamodules.tokenizers import load_tokenizer
 from experiments.names import Encoder
 from inference.encoders import Embedder, embedder
 from inference.linkers import DEPTH, Candidate, Names, Ranking
-from inference.options import LinkerOptions, Work, checked_device, uses_bf16
+from inference.options import LinkerOptions, Work, bfloat16, checked_device, uses_bf16
 
 LOG = logging.getLogger(__name__)
 NEAREST = 10 * DEPTH  # entities looked at: several may represent one concept, or none
@@ -178,30 +179,21 @@ class EntityReader:
     ) -> list[list[tuple[int, float]]]:
         """[(row of the table, its dot product), best first] of each mention, in batches of readings
         of similar length."""
-        asked = sorted(
-            self.readings(mentions, contexts), key=lambda one: (-len(one.ids), one.spans)
-        )
+        asked = sorted(self.readings(mentions, contexts), key=lambda one: one.spans)
+        lengths = [len(one.ids) for one in asked]
         result: list[list[tuple[int, float]]] = [[] for _ in mentions]
-        start = 0
         with tqdm(
             total=len(mentions), desc="linking mentions", unit="mention", disable=None, leave=False
         ) as bar:
-            while start < len(asked):
-                longest = len(asked[start].ids)
-                batch = asked[start : start + max(1, self.tokens // longest)]
-                ids = torch.full((len(batch), longest), int(self.tokenizer.pad_token_id))  # type: ignore[call-overload]
-                mask = torch.zeros(len(batch), longest, dtype=torch.long)
-                for row, one in enumerate(batch):
-                    ids[row, : len(one.ids)] = torch.tensor(one.ids)
-                    mask[row, : len(one.ids)] = 1
+            for rows_of_batch in length_batches(lengths, self.tokens):
+                batch = [asked[row] for row in rows_of_batch]
+                ids, mask = pad_rows([one.ids for one in batch], self.tokenizer.pad_token_id)  # type: ignore[arg-type]
                 spans = [
                     (row, first, last)
                     for row, one in enumerate(batch)
                     for _, first, last in one.spans
                 ]
-                with torch.autocast(
-                    self.device.partition(":")[0], torch.bfloat16, enabled=self.bf16
-                ):
+                with bfloat16(self.device, self.bf16):
                     text, _ = self.model.text_states(ids.to(self.device), mask.to(self.device))
                 scores, rows = self.model.nearest(
                     text, torch.tensor(spans, device=self.device), NEAREST
@@ -209,7 +201,6 @@ class EntityReader:
                 numbers = [number for one in batch for number, *_ in one.spans]
                 for number, s, r in zip(numbers, scores.tolist(), rows.tolist(), strict=True):
                     result[number] = list(zip(r, s, strict=True))
-                start += len(batch)
                 bar.update(len(numbers))
         return result
 

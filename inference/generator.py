@@ -12,15 +12,22 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import torch
 from tqdm import tqdm
 
 from core.dotted import imported
 from datamodules.genbioel.inputs import Inputs
+from datamodules.rows import length_batches, pad_rows
 from experiments.names import Encoder, encoder
 from inference.encoders import Embedder, embedder
 from inference.linkers import Names, NearestByTfIdf, Ranking
-from inference.options import LinkerOptions, Work, checked_device, restricted_to, uses_bf16
+from inference.options import (
+    LinkerOptions,
+    Work,
+    bfloat16,
+    checked_device,
+    restricted_to,
+    uses_bf16,
+)
 from kg.search.trie import Ragged, Trie
 from models.decoding import constrained_search
 
@@ -37,23 +44,15 @@ class Generator:
         model: Any,
         inputs: Inputs,
         identity: str,
-        beams: int = 5,
-        finish: str = "best",
-        score: str | None = None,
-        candidates: tuple[str, int] | None = None,
+        options: LinkerOptions,
         nearest: Embedder | None = None,
-        tokens: int = 8192,
-        device: str = "cpu",
-        bf16: bool = False,
     ) -> None:
-        self.bart, self.inputs, self.identity = model.bart.to(device).eval(), inputs, identity
-        self.beams, self.finish, self.score = (
-            beams,
-            finish,
-            score or ("mean" if finish == "fairseq" else "name"),
-        )
-        self.candidates, self.nearest = candidates, nearest
-        self.tokens, self.device, self.bf16 = tokens, device, bf16
+        self.device, self.bf16 = options.device, uses_bf16(options.precision, options.device)
+        self.bart, self.inputs = model.bart.to(self.device).eval(), inputs
+        self.identity, self.tokens = identity, options.tokens
+        self.beams, self.finish = options.beams, options.finish
+        self.score = options.score or ("mean" if options.finish == "fairseq" else "name")
+        self.candidates, self.nearest = restricted_to(options.candidates), nearest
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -136,23 +135,13 @@ class Generated:
         asked = [inputs.encoder_input(m, c) for m, c in zip(mentions, contexts, strict=True)]
         prompts = [inputs.prompt(m) for m in mentions]
         allowed = self._allowed(mentions)
-        order = sorted(range(len(asked)), key=lambda i: (-len(asked[i]), i))
         result: list[Ranking] = [[] for _ in asked]
-        start = 0
         with tqdm(
             total=len(asked), desc="generating names", unit="mention", disable=None, leave=False
         ) as bar:
-            while start < len(order):
-                longest = len(asked[order[start]])
-                batch = order[start : start + max(1, generator.tokens // longest)]
-                ids = torch.full((len(batch), longest), inputs.pad)
-                mask = torch.zeros(len(batch), longest, dtype=torch.long)
-                for row, i in enumerate(batch):
-                    ids[row, : len(asked[i])] = torch.tensor(asked[i])
-                    mask[row, : len(asked[i])] = 1
-                with torch.autocast(
-                    generator.device.partition(":")[0], torch.bfloat16, enabled=generator.bf16
-                ):
+            for batch in length_batches(list(map(len, asked)), generator.tokens):
+                ids, mask = pad_rows([asked[i] for i in batch], inputs.pad)
+                with bfloat16(generator.device, generator.bf16):
                     found = constrained_search(
                         generator.bart,
                         self.trie,
@@ -171,41 +160,21 @@ class Generated:
                         for s in self.trie.concepts_of(leaf)
                     ]
                     result[i] = self.names.ranking(strings, contexts[i])
-                start += len(batch)
                 bar.update(len(batch))
         return result
 
 
 def generator(chosen: Encoder, options: LinkerOptions) -> Generator:
     """The generator of an export. Raises InputError for candidates that mean nothing."""
-    module, inputs = (
-        imported(chosen.load, "models")(chosen.folder),
-        Inputs.from_export(chosen.folder),
-    )
-    candidates, nearest = restriction(options.candidates, options.device)
-    return Generator(
-        module,
-        inputs,
-        chosen.identity,
-        options.beams,
-        options.finish,
-        options.score,
-        candidates,
-        nearest,
-        options.tokens,
-        checked_device(options.device),
-        uses_bf16(options.precision, options.device),
-    )
+    checked_device(options.device)
+    module = imported(chosen.load, "models")(chosen.folder)
+    inputs, nearest = Inputs.from_export(chosen.folder), load_nearest(options)
+    return Generator(module, inputs, chosen.identity, options, nearest)
 
 
-def restriction(
-    candidates: str, device: str = "cpu"
-) -> tuple[tuple[str, int] | None, Embedder | None]:
-    """((by, how many), the embedder if it is one) of `candidates`: all, tfidf:50, sapbert:50.
-    Raises InputError for others."""
-    chosen = restricted_to(candidates)
-    if chosen is None:
-        return None, None
-    return chosen, (
-        None if chosen[0] == "tfidf" else embedder(encoder(chosen[0]), LinkerOptions(device=device))
-    )
+def load_nearest(options: LinkerOptions) -> Embedder | None:
+    """The encoder whose nearest names a generator is restricted to, if it is restricted to such."""
+    restricted = restricted_to(options.candidates)
+    if restricted is None or restricted[0] == "tfidf":
+        return None
+    return embedder(encoder(restricted[0]), LinkerOptions(device=options.device))

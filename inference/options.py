@@ -7,6 +7,7 @@ import logging
 import math
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from pathlib import Path
@@ -24,7 +25,6 @@ from kg.linking.normal import BEST, Level
 LOG = logging.getLogger(__name__)
 Backend = Literal["torch", "flat", "ivf", "ivf-sq8", "ivf-pq", "hnsw", "auto"]
 #: the first token, the mean of all tokens, of all but the special ones; inference.sentence.pool
-POOLINGS = ("cls", "mean", "text", "max", "last", "weighted", "sqrt")
 Pooling = Literal["cls", "mean", "text", "max", "last", "weighted", "sqrt"]
 
 
@@ -333,6 +333,13 @@ def uses_bf16(precision: str, device: str) -> bool:
                 " times slower than fp32"
             )
     return True
+
+
+def bfloat16(device: str, enabled: bool) -> AbstractContextManager[Any]:
+    """Arithmetic of models in bfloat16 for a block, where it is `enabled`."""
+    import torch
+
+    return torch.autocast(device.partition(":")[0], torch.bfloat16, enabled=enabled)
 
 
 def checked_device(device: str) -> str:

@@ -14,7 +14,7 @@ from datamodules.reranker import RerankerInputs, Sample
 from experiments.names import Encoder, architecture, encoder
 from inference.linkers import Linker, Names, Ranking, text_of
 from inference.load import Linkable, linkable_of
-from inference.options import LinkerOptions, Work, checked_device, uses_bf16
+from inference.options import LinkerOptions, Work, bfloat16, checked_device, uses_bf16
 from models.reranker import RerankerModel
 
 FILE = "reranker.safetensors"  #: what the export of a cross-encoder holds
@@ -76,7 +76,7 @@ class CrossEncoder:
             moved = batch._replace(
                 **{k: v.to(self.device) for k, v in batch._asdict().items() if v is not None}
             )
-            with torch.autocast(self.device.partition(":")[0], torch.bfloat16, enabled=self.bf16):
+            with bfloat16(self.device, self.bf16):
                 rows = self.model.log_probabilities(moved).exp().cpu().tolist()
             for i, row in zip(own, rows, strict=True):
                 found[i] = row[: min(len(samples[i].candidates), self.inputs.sizes.candidates)]

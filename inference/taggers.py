@@ -44,7 +44,7 @@ from datamodules.finetune import Feature, FinetuneBatch, FinetuneData, bio_decod
 from datamodules.pairs import candidate_pairs, mark_pair, may_overlap, sentences
 from datamodules.tasks import Pair, Relation, Tagged
 from experiments.names import FineTuned, finetuned
-from inference.options import checked_device, checked_texts, uses_bf16
+from inference.options import bfloat16, checked_device, checked_texts, uses_bf16
 from inference.results import Mentions
 from models.standard import file_names
 
@@ -150,7 +150,7 @@ class FineTunedModel:
             batch: FinetuneBatch = move_data_to_device(
                 self.data.batch(SPLIT, numbers.tolist()), self.device
             )
-            with torch.autocast(self.device.partition(":")[0], torch.bfloat16, enabled=self.bf16):
+            with bfloat16(self.device, self.bf16):
                 states = self.module.states(batch)
                 outputs = self.module.head.outputs(states, batch)  # as fine-tuning scores them
                 scores = self._scores(states, batch, outputs)

@@ -6,6 +6,7 @@ import fcntl
 import os
 import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import mlflow
@@ -119,3 +120,14 @@ def fake_smedbert(tmp_path_factory: pytest.TempPathFactory) -> smedbert.Folders:
 def fake_embert(tmp_path_factory: pytest.TempPathFactory) -> embert.Folders:
     """EMBERT's inputs, written once; tests must not change them."""
     return embert.write(tmp_path_factory.mktemp("embert"))
+
+
+@pytest.fixture(scope="module")
+def runs_of_file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """One place for all runs of a file: making an MLflow store takes as long as a run."""
+    folder = tmp_path_factory.mktemp("runs")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KEPL_RUNS", str(folder / "runs"))
+        patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder / 'mlflow.db'}")
+        mlflow.set_tracking_uri(f"sqlite:///{folder / 'mlflow.db'}")
+        yield folder / "runs"

@@ -44,6 +44,7 @@ from kg.linking.abbreviations import ShortForms
 from kg.search.names import TfIdf, normaliser, one_name
 
 TARGETS = ("tfidf", "shortest", "sample")
+HELD_OUT = 500  #: mentions for validation at most
 
 
 def without_overlaps(mentions: Sequence[Mention]) -> list[Mention]:
@@ -221,7 +222,7 @@ def _write(
 
 
 def _choose_targets(
-    mentions: Sequence[SelectedMention], names: NameSet, held_out: int, seed: int
+    mentions: Sequence[SelectedMention], names: NameSet, seed: int
 ) -> dict[str, np.ndarray]:
     """What each mention is trained on, and which are held out."""
     found, similarity = targets(mentions, names, seed)
@@ -229,7 +230,7 @@ def _choose_targets(
         "members": names.members.astype(np.int32),
         "targets": found.astype(np.int32),
         "similarity": similarity,
-        "held_out": _held_out(mentions, held_out, seed),
+        "held_out": _held_out(mentions, HELD_OUT, seed),
     }
 
 
@@ -262,9 +263,7 @@ def build_mentions(
     keep_last: bool = False,
     max_words: int = 384,
     max_name: int = 128,
-    held_out: int = 500,
     seed: int = 0,
-    fresh: bool = False,
 ) -> Path:
     """The folder with samples for fine-tuning on the task folder `task`.
 
@@ -274,7 +273,8 @@ def build_mentions(
     abbreviations  write out words of mentions that their text defines as abbreviations
     one_concept, keep_last   as in :func:`datamodules.genbioel.concept_names.name_set`
     max_words      words of context, on both sides together
-    held_out       mentions for validation at most, a twentieth otherwise
+
+    A twentieth of the mentions, HELD_OUT at most, are for validation.
 
     Raises InputError for a task without such mentions, and when `out` holds something else.
     """
@@ -291,10 +291,10 @@ def build_mentions(
         "keep_last": keep_last,
         "max_words": max_words,
         "max_name": max_name,
-        "held_out": held_out,
+        "held_out": HELD_OUT,
         "seed": seed,
     }
-    if SAMPLES.is_kept(folder, {"recipe": recipe}, fresh):
+    if SAMPLES.is_kept(folder, {"recipe": recipe}):
         return folder
     names = name_set(linking.dictionary, one_concept, keep_last)
     tokens = {"name": token_rows(pa.array(names.names, pa.string()), loaded, " ")}
@@ -305,7 +305,7 @@ def build_mentions(
         texts = pa.array([getattr(m, field) for m in mentions], pa.string())
         tokens[column] = token_rows(texts, loaded, " ")
     _count_samples(task, splits, mentions, tokens["mention"], counts)
-    arrays = _choose_targets(mentions, names, held_out, seed)
+    arrays = _choose_targets(mentions, names, seed)
     counts["held out of them"] = int(arrays["held_out"].sum())
     _write(folder, names, tokens, arrays, {"recipe": recipe, "counts": counts})
     return folder

@@ -18,10 +18,9 @@ when it is read, by (seed, epoch, sample).
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,20 +30,19 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from transformers import PreTrainedTokenizerFast
 
-from core.files import InputError, sha256
-from core.settings import split_commas
+from core.files import InputError
 from datamodules.genbioel.concept_names import left_to_one, normalised
 from datamodules.genbioel.inputs import Inputs
 from datamodules.genbioel.store import FORMAT, SAMPLES, Rows, array, manifest_of, save_rows
 from datamodules.genbioel.templates import DEFINITION, SAME, SYNONYMS, TEMPLATES, Template
-from datamodules.graph_names import Source, number_texts, read_list
+from datamodules.graph_names import NameSource, number_texts, read_list, shuffle_rich
 from datamodules.tokenizers import (
     load_tokenizer,
     token_rows,
     token_rows_in_parts,
     tokenizer_fingerprint,
 )
-from kg.graph import KnowledgeGraph, fingerprint
+from kg.graph import KnowledgeGraph
 from kg.search.names import BIOSYN, normaliser
 
 DEFINITIONS = 2  #: of a concept at most, the first ones; not in the paper, the released code's
@@ -99,7 +97,7 @@ def drawn(
 
 
 class GraphSamples:
-    """A folder that :func:`build` wrote, memory-mapped. `few`: as in :func:`drawn`.
+    """A folder that :func:`build_samples` wrote, memory-mapped. `few`: as in :func:`drawn`.
 
     Raises InputError when it is none, or of another tokenizer.
     """
@@ -182,7 +180,7 @@ def _is_listed(names: pa.ChunkedArray, text: pa.ChunkedArray, listed: pa.Array) 
 
 
 def _read_names(
-    graph: KnowledgeGraph, source: Source, listed: pa.Array, counts: dict[str, int]
+    graph: KnowledgeGraph, source: NameSource, listed: pa.Array, counts: dict[str, int]
 ) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
     """(concept id of each name, the names, normalised); names left out are counted."""
     table = source.select_names(graph.names)
@@ -217,9 +215,9 @@ def _read_definitions(
     return definitions.combine_chunks(), described[first]
 
 
-def _read(source: Source) -> _Read:
+def _read(folders: Sequence[str], source: NameSource) -> _Read:
     """The names and definitions of the graphs, and whose they are."""
-    graphs = [KnowledgeGraph.load(folder) for folder in source.graphs]
+    graphs = [KnowledgeGraph.load(folder) for folder in folders]
     concepts = pc.unique(pa.chunked_array([graph.ids for graph in graphs]))
     rules = [normaliser(rule) for rule in ("lower", BIOSYN)]
     spellings = {rule(name) for name in read_list(source.exclude_names) for rule in rules}
@@ -237,7 +235,7 @@ def _read(source: Source) -> _Read:
         texts += kept.chunks
     text = pa.chunked_array(texts, pa.string())
     if not len(text):
-        raise source.report_no_names(graphs)
+        raise source.report_no_names(folders)
     names, number = number_texts(text)
     owner = np.concatenate(owners)
     member = np.unique(np.stack([owner, number], 1), axis=0)
@@ -251,34 +249,36 @@ def _held_out(member: np.ndarray, concepts: pa.Array, most: int, seed: int) -> n
     """Rows of `member` to hold out: a name of at most `most` concepts and of a tenth of those that
     have three names."""
     concept, start, size = np.unique(member[:, 0], return_index=True, return_counts=True)
-    rich = np.flatnonzero(size >= min(3, size.max()))
     if size.max() < 2:
         return np.zeros(0, np.int64)
-    keys = {
-        int(i): (
-            hashlib.blake2b(
-                f"{seed}\t{concepts[int(concept[i])].as_py()}".encode(), digest_size=8
-            ).digest()
-        )
-        for i in rich
-    }
-    chosen = sorted(keys, key=lambda i: keys[i])[: min(most, max(1, len(rich) // 10))]
-    return np.array(sorted(int(start[i]) + keys[i][-1] % int(size[i]) for i in chosen), np.int64)
+    rich = shuffle_rich(concept, size, concepts, seed)
+    chosen = rich[: min(most, max(1, len(rich) // 10))]
+    return np.array(sorted(int(start[i]) + byte % int(size[i]) for i, byte in chosen), np.int64)
 
 
-@dataclass(frozen=True)
-class _Choice:
-    """Which samples are made of the names, and which names are held out."""
+@dataclass(frozen=True, kw_only=True)
+class SampleChoice:
+    """Which samples are made of the names, and which names are held out.
 
-    skip_alone: bool
-    one_concept: bool
-    max_name: int
-    max_definition: int
-    held_out: int
-    seed: int
+    Args:
+        skip_alone: Leave out concepts of one name and no definition.
+        one_concept: Leave a name of several concepts to the one with the fewest names.
+        max_name: Tokens of a name with its end, below.
+        max_definition: Tokens of a definition that count.
+        held_out: Names kept for validation at most.
+        seed: Seed of the names held out.
+
+    Raises InputError for a number that cannot be.
+    """
+
+    skip_alone: bool = False
+    one_concept: bool = True
+    max_name: int = 128
+    max_definition: int = 700
+    held_out: int = 500
+    seed: int = 0
 
     def __post_init__(self) -> None:
-        """Raise InputError for a number that cannot be."""
         if self.held_out < 1 or self.max_name < 2 or self.max_definition < 1:
             raise InputError(
                 f"--held_out {self.held_out} --max_name {self.max_name} --max_definition"
@@ -286,26 +286,8 @@ class _Choice:
             )
 
 
-def _samples_recipe(source: Source, choice: _Choice, tokenizer: str) -> dict[str, Any]:
-    """What distinguishes these samples from those of other options."""
-    return {
-        "format": FORMAT,
-        "graphs": [fingerprint(g) for g in source.graphs],
-        "tokenizer": tokenizer,
-        "languages": list(source.languages),
-        "kinds": list(source.kinds) if source.kinds else None,
-        "skip_alone": choice.skip_alone,
-        "one_concept": choice.one_concept,
-        "max_name": choice.max_name,
-        "max_definition": choice.max_definition,
-        "held_out": choice.held_out,
-        "exclude_names": read_list(source.exclude_names) and sha256(str(source.exclude_names)),
-        "seed": choice.seed,
-    }
-
-
 def _select_members(
-    read: _Read, lengths: np.ndarray, choice: _Choice, counts: dict[str, int]
+    read: _Read, lengths: np.ndarray, choice: SampleChoice, counts: dict[str, int]
 ) -> np.ndarray:
     """The rows of `read.member` that samples are made of, by the `lengths` of names in tokens; what
     is left out is counted."""
@@ -346,7 +328,7 @@ def _count_samples(train: np.ndarray, described: np.ndarray, concepts: int) -> d
 
 
 def _divide_members(
-    read: _Read, lengths: np.ndarray, choice: _Choice, graphs: list[str]
+    read: _Read, lengths: np.ndarray, choice: SampleChoice, graphs: list[str]
 ) -> tuple[np.ndarray, np.ndarray, dict[str, int]]:
     """(members that are trained on, members held out, counts).
 
@@ -370,17 +352,10 @@ def build_samples(
     graph: list[str],
     tokenizer: str,
     out: str,
-    languages: Sequence[str] = ("en",),
-    kinds: Sequence[str] | None = None,
-    skip_alone: bool = False,
-    one_concept: bool = True,
-    max_name: int = 128,
-    max_definition: int = 700,
-    held_out: int = 500,
-    exclude_names: str | None = None,
-    seed: int = 0,
     workers: int | None = None,
     fresh: bool = False,
+    source: NameSource = NameSource(),
+    choice: SampleChoice = SampleChoice(),
 ) -> Path:
     """Make samples of KB-guided pre-training of graphs. Returns their folder.
 
@@ -388,36 +363,26 @@ def build_samples(
         graph: Folders of knowledge graphs.
         tokenizer: The model's tokenizer: a folder or hub name.
         out: Folder for the samples.
-        languages: Languages of names.
-        kinds: Kinds of names. Default: all.
-        skip_alone: Leave out concepts of one name and no definition.
-        one_concept: Leave a name of several concepts to the one with the fewest names.
-        max_name: Tokens of a name with its end, below.
-        max_definition: Tokens of a definition that count.
-        held_out: Names kept for validation at most.
-        exclude_names: File of names to leave out, one a line, in any case.
-        seed: Seed of the names held out.
         workers: Processes, for the tokens. Default: one a core.
         fresh: Build again even if they are there.
 
     Raises InputError when no name is left, and when `out` holds something else.
     """
-    choice = _Choice(skip_alone, one_concept, max_name, max_definition, held_out, seed)
-    languages, kinds = tuple(split_commas(languages)), tuple(split_commas(kinds or ())) or None
-    source = Source(graph, languages, kinds, exclude_names)
     folder, loaded = Path(out), load_tokenizer(tokenizer)
     place = folder.with_name(f"{folder.name}.parts")  # of tokens, until the samples are there
     Inputs(loaded)
-    recipe = _samples_recipe(source, choice, tokenizer_fingerprint(loaded))
+    recipe = {"format": FORMAT, "tokenizer": tokenizer_fingerprint(loaded)}
+    recipe |= source.describe(graph) | asdict(choice)
     if SAMPLES.is_kept(folder, {"recipe": recipe}, fresh):
         shutil.rmtree(place, ignore_errors=True)
         return folder
-    read = _read(source)
+    read = _read(graph, source)
     rows = token_rows_in_parts(read.names, loaded, place, recipe, " ", workers=workers, fresh=fresh)
     members, kept_out, counts = _divide_members(read, np.diff(rows[1]), choice, graph)
     arrays = {"members": members, "held_out": kept_out, "described": read.described}
     text = (read.concepts, read.names, rows, read.definitions)
-    _write(folder, loaded, text, max_definition, arrays, {"recipe": recipe, "counts": counts})
+    manifest = {"recipe": recipe, "counts": counts}
+    _write(folder, loaded, text, choice.max_definition, arrays, manifest)
     shutil.rmtree(place)
     return folder
 

@@ -29,7 +29,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -41,8 +41,13 @@ import pyarrow.parquet as pq
 from core.arrays import read_table
 from core.artifact import Artifact, manifest_path
 from core.files import InputError, sha256
-from core.settings import split_commas
-from datamodules.graph_names import Source, number_texts, read_list
+from datamodules.graph_names import (
+    NameSource,
+    describe_list,
+    number_texts,
+    read_list,
+    shuffle_rich,
+)
 from datamodules.linking import Dictionary, Linking, load_linking
 from datamodules.sapbert.alike import normalised, same_words, similar_concepts, united
 from datamodules.tokenizers import (
@@ -51,11 +56,12 @@ from datamodules.tokenizers import (
     token_rows_in_parts,
     tokenizer_fingerprint,
 )
-from kg.graph import KnowledgeGraph, fingerprint
+from kg.graph import KnowledgeGraph
 
 FORMAT = 1
 PAIRS = Artifact("pairs", "kepl data pairs --help", FORMAT, ("recipe",))
 SHARD = 1 << 22  # pairs in a file
+HELD_OUT = 500  #: mentions of a task kept for validation at most
 #: relation -> whether its tail is the trade concept (else its head is)
 TRADE = {"has_tradename": True, "tradename_of": False}
 
@@ -75,13 +81,19 @@ def _listed(path: str | None) -> pa.Array:
     return pa.array(read_list(path), pa.string())
 
 
-@dataclass(frozen=True)
-class _Source(Source):
-    """Which names are read, and whose they become."""
+@dataclass(frozen=True, kw_only=True)
+class PairSource(NameSource):
+    """Which names are read, and whose they become.
 
-    exclude_concepts: str | None
-    trade_names: bool
-    unite: bool
+    Args:
+        exclude_concepts: File of ids of concepts to leave out, one a line.
+        trade_names: Add the names of a trade concept to its ingredient (UMLS).
+        unite: Unite concepts of different graphs that have the same name.
+    """
+
+    exclude_concepts: str | None = None
+    trade_names: bool = True
+    unite: bool = False
 
 
 class _Rows(NamedTuple):
@@ -102,7 +114,7 @@ class _Names(NamedTuple):
 
 def _read_rows(
     graphs: list[KnowledgeGraph],
-    source: _Source,
+    source: PairSource,
     concepts: pa.Array,
     one: np.ndarray,
     counts: dict[str, int],
@@ -144,10 +156,10 @@ def _trade_concepts(
     return np.unique(np.concatenate(parts), axis=0).astype(np.int64)
 
 
-def _names(source: _Source) -> _Names:
+def _names(folders: Sequence[str], source: PairSource) -> _Names:
     """The names of the graphs and whose they are."""
     counts = {"names": 0, "names of other languages or kinds": 0}
-    graphs = [KnowledgeGraph.load(folder) for folder in source.graphs]
+    graphs = [KnowledgeGraph.load(folder) for folder in folders]
     concepts = pc.unique(pa.chunked_array([graph.ids for graph in graphs]))
     each = np.arange(len(concepts))
     one = united(graphs, concepts) if source.unite else each
@@ -163,7 +175,7 @@ def _names(source: _Source) -> _Names:
     reason = "names of concepts that --exclude_concepts lists"
     rows = _drop_rows(rows, np.isin(rows.owner, out), reason, counts)
     if not len(rows.owner):
-        raise source.report_no_names(graphs)
+        raise source.report_no_names(folders)
     names, number = number_texts(rows.text)
     member = np.unique(rows.owner << 32 | number)
     spoken = np.zeros(len(names), np.int64)
@@ -202,22 +214,14 @@ def _held_out(member: np.ndarray, concepts: pa.Array, most: int, seed: int) -> n
     """
     concept, start, size = np.unique(member[:, 0], return_index=True, return_counts=True)
     own = np.bincount(member[:, 1])[member[:, 1]] == 1
-    rich = np.flatnonzero(size >= min(3, size.max()))
-    keys = {
-        int(i): (
-            hashlib.blake2b(
-                f"{seed}\t{concepts[int(concept[i])].as_py()}".encode(), digest_size=8
-            ).digest()
-        )
-        for i in rich
-    }
+    rich = shuffle_rich(concept, size, concepts, seed)
     chosen: list[int] = []
-    for i in sorted(keys, key=lambda i: keys[i]):
+    for i, byte in rich:
         if len(chosen) >= min(most, max(1, len(rich) // 10)):
             break
         rows = start[i] + np.flatnonzero(own[start[i] : start[i] + size[i]])
         if len(rows) and size[i] > 1:
-            chosen.append(int(rows[keys[i][-1] % len(rows)]))
+            chosen.append(int(rows[byte % len(rows)]))
     return np.array(sorted(chosen), np.int64)
 
 
@@ -313,19 +317,31 @@ def _write(
             np.save(partial / f"{name}.npy", np.ascontiguousarray(array))
 
 
-@dataclass(frozen=True)
-class _Choice:
-    """Which pairs are made of the names, and which names are held out."""
+@dataclass(frozen=True, kw_only=True)
+class PairChoice:
+    """Which pairs are made of the names, and which names are held out.
 
-    max_pairs: int
-    held_out: int
-    distinct_words: bool
-    neighbours: int
-    across: float | None
-    seed: int
+    Args:
+        max_pairs: Pairs of a concept at most.
+        held_out: Names kept for validation at most.
+        distinct_words: Take one of a concept's names that differ in the order of words or an s
+            (MeSH's permuted entry terms).
+        neighbours: Note so many concepts with similar names of each, for batches of similar
+            concepts.
+        across: Share of pairs whose names are of different languages. Default: as they come.
+        seed: Seed of what is drawn.
+
+    Raises InputError for a number that cannot be.
+    """
+
+    max_pairs: int = 50
+    held_out: int = 500
+    distinct_words: bool = False
+    neighbours: int = 0
+    across: float | None = None
+    seed: int = 0
 
     def __post_init__(self) -> None:
-        """Raise InputError for a number that cannot be."""
         if self.max_pairs < 1 or self.held_out < 1:
             raise InputError(
                 f"--max_pairs {self.max_pairs} --held_out {self.held_out}: expected 1 or more of"
@@ -337,30 +353,20 @@ class _Choice:
             raise InputError(f"--across {self.across}: expected a share between 0 and 1")
 
 
-def _pairs_recipe(source: _Source, choice: _Choice, tokenizer: str) -> dict[str, Any]:
+def _pairs_recipe(
+    graphs: Sequence[str], source: PairSource, choice: PairChoice, tokenizer: str
+) -> dict[str, Any]:
     """What distinguishes these pairs from those of other options."""
-    exclude_names, exclude_concepts = source.exclude_names, source.exclude_concepts
-    recipe = {
-        "format": FORMAT,
-        "graphs": [fingerprint(g) for g in source.graphs],
-        "tokenizer": tokenizer,
-        "languages": list(source.languages),
-        "kinds": list(source.kinds) if source.kinds else None,
-        "max_pairs": choice.max_pairs,
-        "held_out": choice.held_out,
-        "exclude_names": read_list(exclude_names) and sha256(str(exclude_names)),
-        "exclude_concepts": read_list(exclude_concepts) and sha256(str(exclude_concepts)),
-        "trade_names": source.trade_names,
-        "unite": source.unite,
-        "distinct_words": choice.distinct_words,
-        "neighbours": choice.neighbours,
-        "seed": choice.seed,
-    }
-    return recipe if choice.across is None else recipe | {"across": choice.across}
+    recipe = {"format": FORMAT, "tokenizer": tokenizer, **source.describe(graphs), **asdict(choice)}
+    recipe["exclude_concepts"] = describe_list(source.exclude_concepts)
+    recipe |= {"trade_names": source.trade_names, "unite": source.unite}
+    if choice.across is None:
+        del recipe["across"]
+    return recipe
 
 
 def _choose_pairs(
-    graphs: list[str], found: _Names, choice: _Choice
+    graphs: list[str], found: _Names, choice: PairChoice
 ) -> tuple[np.ndarray, dict[str, np.ndarray], dict[str, int]]:
     """((pairs, 3) name, name, concept; the members and those held out; counts)."""
     concepts, names, member, spoken, counts = found
@@ -403,20 +409,10 @@ def build_pairs(
     graph: list[str],
     tokenizer: str,
     out: str,
-    languages: Sequence[str] = ("en",),
-    kinds: Sequence[str] | None = None,
-    max_pairs: int = 50,
-    held_out: int = 500,
-    exclude_names: str | None = None,
-    exclude_concepts: str | None = None,
-    trade_names: bool = True,
-    unite: bool = False,
-    distinct_words: bool = False,
-    neighbours: int = 0,
-    across: float | None = None,
-    seed: int = 0,
     workers: int | None = None,
     fresh: bool = False,
+    source: PairSource = PairSource(),
+    choice: PairChoice = PairChoice(),
 ) -> Path:
     """Make pairs of the names of one or more graphs. Returns their folder.
 
@@ -424,38 +420,21 @@ def build_pairs(
         graph: Folders of knowledge graphs.
         tokenizer: The encoder's tokenizer: a folder or hub name.
         out: Folder for the pairs.
-        languages: Languages of names.
-        kinds: Kinds of names. Default: all.
-        max_pairs: Pairs of a concept at most.
-        held_out: Names kept for validation at most.
-        exclude_names: File of names to leave out, one a line, in any case.
-        exclude_concepts: File of ids of concepts to leave out, one a line.
-        trade_names: Add the names of a trade concept to its ingredient (UMLS).
-        unite: Unite concepts of different graphs that have the same name.
-        distinct_words: Take one of a concept's names that differ in the order of words or an s
-            (MeSH's permuted entry terms).
-        neighbours: Note so many concepts with similar names of each, for batches of similar
-            concepts.
-        across: Share of pairs whose names are of different languages. Default: as they come.
-        seed: Seed of what is drawn.
         workers: Processes, for the tokens. Default: one a core.
         fresh: Build again even if they are there.
 
     Raises InputError when nothing is left to pair, and when `out` holds something else.
     """
-    choice = _Choice(max_pairs, held_out, distinct_words, neighbours, across, seed)
-    languages, kinds = tuple(split_commas(languages)), tuple(split_commas(kinds or ())) or None
-    source = _Source(graph, languages, kinds, exclude_names, exclude_concepts, trade_names, unite)
     folder, loaded = Path(out), load_tokenizer(tokenizer)
     place = folder.with_name(f"{folder.name}.parts")  # of tokens, until the pairs are there
-    recipe = _pairs_recipe(source, choice, tokenizer_fingerprint(loaded))
+    recipe = _pairs_recipe(graph, source, choice, tokenizer_fingerprint(loaded))
     if PAIRS.is_kept(folder, {"recipe": recipe}, fresh):
         shutil.rmtree(place, ignore_errors=True)
         return folder
-    found = _names(source)
+    found = _names(graph, source)
     pairs, rows, counts = _choose_pairs(graph, found, choice)
     tokens = token_rows_in_parts(found.names, loaded, place, recipe, workers=workers, fresh=fresh)
-    rows |= _find_neighbours(pairs, found, neighbours)
+    rows |= _find_neighbours(pairs, found, choice.neighbours)
     _write(folder, found[:2], tokens, rows, pairs, {"recipe": recipe, "counts": counts})
     shutil.rmtree(place)
     return folder
@@ -512,15 +491,13 @@ def _pair_with_names(trained: np.ndarray, members: np.ndarray) -> np.ndarray:
     )
 
 
-def build_mentions(
-    task: str, tokenizer: str, out: str, held_out: int = 500, seed: int = 0, fresh: bool = False
-) -> Path:
+def build_mentions(task: str, tokenizer: str, out: str, seed: int = 0) -> Path:
     """The folder with pairs for fine-tuning on an entity-linking task.
 
     Section 3.2's fine-tuning: each training mention with each name that the dictionary of the task
     folder `task` (datamodules.linking) has for its concept; identical strings make no pair.
     Composite mentions, and those of several concepts or of none in the dictionary, are left out and
-    counted. Names are lower-cased as in pre-training. A twentieth of the mentions, `held_out` at
+    counted. Names are lower-cased as in pre-training. A twentieth of the mentions, HELD_OUT at
     most, are kept for validation, searched among the dictionary's names.
 
     Raises InputError for a task without train mentions, and when nothing is left to pair.
@@ -530,16 +507,16 @@ def build_mentions(
         "format": FORMAT,
         "task": sha256(manifest_path(task)),
         "tokenizer": tokenizer_fingerprint(loaded),
-        "held_out": held_out,
+        "held_out": HELD_OUT,
         "seed": seed,
     }
-    if PAIRS.is_kept(folder, {"recipe": recipe}, fresh):
+    if PAIRS.is_kept(folder, {"recipe": recipe}):
         return folder
     known, counts = _read_mentions(task, linking)
     concepts, names, members, said = _number_mentions(linking.dictionary, known)
     counts["distinct mentions that are no name of their concept"] = len(said)
     chosen = np.random.default_rng(seed).permutation(len(said))
-    most = min(held_out, max(1, len(said) // 20))
+    most = min(HELD_OUT, max(1, len(said) // 20))
     kept_out, trained = said[np.sort(chosen[:most])], said[np.sort(chosen[most:])]
     pairs = _pair_with_names(trained, members)
     if not len(pairs):
@@ -555,8 +532,8 @@ def build_mentions(
 
 
 class Pairs:
-    """A folder that :func:`build` wrote, memory-mapped. Raises InputError when it is none, or of
-    another tokenizer."""
+    """A folder that :func:`build_pairs` wrote, memory-mapped. Raises InputError when it is none, or
+    of another tokenizer."""
 
     def __init__(self, folder: str | Path, tokenizer: str | None = None) -> None:
         self.folder = Path(folder)

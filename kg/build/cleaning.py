@@ -43,6 +43,7 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -53,8 +54,8 @@ from core.files import InputError, Span, check_writable, lines, written
 from core.outputs import check_no_input
 from core.settings import split_commas
 from kg.documents.formats import (
+    InParts,
     check_options,
-    count_workers,
     documents,
     files_in,
     format_of,
@@ -62,7 +63,6 @@ from kg.documents.formats import (
 )
 from kg.linking.tokens import IDEOGRAPHS
 
-PART = 4 << 20  #: bytes of input in a part
 RULES = 1  # of this module: raise it when they change, so that no run mixes old parts with new ones
 _COMMENT = re.compile(r"<!--.*?-->|<(script|style)\b.*?</\1\s*>", re.S | re.I)
 _BREAK = re.compile(r"</?(?:p|div|br|li|tr|h[1-6]|ul|ol|table|blockquote|hr)\b[^<>]*>", re.I)
@@ -145,44 +145,48 @@ def parts(text: str, longest: int) -> list[str]:
     return [stripped for part in found if (stripped := part.strip())]
 
 
-def check_lengths(shortest: int, longest: int, chinese: float) -> None:
-    """Raises InputError for settings that leave nothing."""
-    if not 1 <= shortest <= longest or not 0 <= chinese <= 1:
-        raise InputError(
-            f"expected 1 <= shortest <= longest and chinese in [0, 1], got {shortest}, {longest},"
-            f" {chinese}"
-        )
+@dataclass(frozen=True, kw_only=True)
+class SegmentRules:
+    """Which segments are kept.
+
+    Args:
+        shortest: Fewest characters of a segment (the paper's).
+        longest: Most characters of a segment (the paper's).
+        chinese: Share of letters that must be Chinese. 0 is any.
+
+    Raises InputError for settings that leave nothing.
+    """
+
+    shortest: int = 256
+    longest: int = 512
+    chinese: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.shortest <= self.longest or not 0 <= self.chinese <= 1:
+            raise InputError(
+                f"expected 1 <= shortest <= longest and chinese in [0, 1], got {self.shortest},"
+                f" {self.longest}, {self.chinese}"
+            )
 
 
 def segments(
-    given: Iterable[tuple[str, str]],
-    counts: Counter[str],
-    *,
-    shortest: int = 256,
-    longest: int = 512,
-    chinese: float = 0.5,
+    given: Iterable[tuple[str, str]], counts: Counter[str], rules: SegmentRules
 ) -> Iterator[tuple[str, str]]:
     """(id, segment) of the documents (id, text) by the rules of this module but the last; `counts`
-    counts what was done.
-
-    shortest, longest: characters of a segment.  chinese: share of its letters that must be Chinese,
-        0 for any text.
-    Raises InputError for settings that leave nothing.
-    """
-    check_lengths(shortest, longest, chinese)
+    counts what was done."""
     for name, raw in given:
         counts["documents"] += 1
         text, found = clean(raw)
         counts.update(found)
-        cut = parts(text, longest)
+        cut = parts(text, rules.longest)
         counts["documents cut"] += len(cut) > 1
         for number, part in enumerate(cut):
             part = part.replace("\n", " ")
-            if len(part) < shortest:
+            if len(part) < rules.shortest:
                 what = "documents" if len(cut) == 1 else "parts of a document that was cut"
-                counts[f"dropped: {what} of fewer than {shortest} characters"] += 1
+                counts[f"dropped: {what} of fewer than {rules.shortest} characters"] += 1
                 counts["characters dropped as too short"] += len(part)
-            elif chinese and not is_chinese(part, chinese):
+            elif rules.chinese and not is_chinese(part, rules.chinese):
                 counts["dropped: segments of another script"] += 1
             else:
                 yield (name if len(cut) == 1 else f"{name}/{number}"), part
@@ -238,19 +242,6 @@ def _kind(path: Path, whole: bool) -> str:
     )
 
 
-def files(inputs: Sequence[str | Path], left_out: Counter[str] | None = None) -> list[Path]:
-    """The files to read, folders replaced by those in them that can be read, in order.
-
-    left_out: counts the others of folders. Raises InputError for a missing path, and a folder
-        without any.
-    """
-    others = Counter[str]()
-    found = files_in(inputs, others)
-    if left_out is not None:
-        left_out.update(+others)
-    return found
-
-
 def texts(
     paths: Sequence[Path | Span],
     encoding: str = "utf-8",
@@ -288,13 +279,13 @@ def _key(text: str) -> bytes:
 
 
 def _write_part(
-    reading: dict[str, Any], source: Sequence[Span], path: Path, *, lengths: dict[str, Any]
+    reading: dict[str, Any], source: Sequence[Span], path: Path, *, rules: SegmentRules
 ) -> dict[str, Any]:
     """Write the segments of `source` to `path`, a line each: key, characters, the line of the
     output."""
     counts: Counter[str] = Counter()
     with written(path, "wb") as handle:
-        for name, text in segments(texts(source, left_out=counts, **reading), counts, **lengths):
+        for name, text in segments(texts(source, left_out=counts, **reading), counts, rules):
             line = json.dumps({"id": name, "text": text}, ensure_ascii=False).encode()
             handle.write(b"%b %d %b\n" % (_key(text), len(text), line))
     return dict(counts)
@@ -323,14 +314,10 @@ def clean_files(
     encoding: str = "utf-8",
     columns: Sequence[str] = (),
     whole: bool = False,
-    shortest: int = 256,
-    longest: int = 512,
-    chinese: float = 0.5,
     twice: bool = False,
-    workers: int | None = None,
-    part_size: int = PART,
-    engine: str | None = None,
     fresh: bool = False,
+    rules: SegmentRules = SegmentRules(),
+    work: InParts = InParts(),
 ) -> Counter[str]:
     """Clean text of the web, in segments, by the rules of SMedBERT.
 
@@ -340,13 +327,7 @@ def clean_files(
         encoding: Encoding of the files, such as gb18030.
         columns: CSV columns that are the text, with commas.
         whole: Read a plain-text file as one document, not one a line.
-        shortest: Fewest characters of a segment (the paper's).
-        longest: Most characters of a segment (the paper's).
-        chinese: Share of letters that must be Chinese. 0 is any.
         twice: Keep segments that were there already.
-        workers: Processes. Default: one a core.
-        part_size: Bytes of input in a part, about.
-        engine: Where parts are made: processes, or ray.
         fresh: Begin again where a run with other settings was stopped.
 
     Returns the counts. Raises InputError for an input that cannot be read, settings that leave
@@ -354,22 +335,24 @@ def clean_files(
     """
     out, counts = Path(out), Counter[str]()
     reading = {"encoding": encoding, "columns": split_commas(columns), "whole": whole}
-    lengths: dict[str, Any] = {"shortest": shortest, "longest": longest, "chinese": chinese}
-    check_lengths(**lengths)
     check_options(None, "skip", encoding)
-    workers = count_workers(workers, part_size)
     check_writable(out)
     check_no_input(out, input)
-    paths, place = files(input, counts), out.with_name(f"{out.name}.parts")
-    plan = planned(place, paths, None, part_size, kind_of=partial(_kind, whole=whole))
+    paths, place = files_in(input, counts), out.with_name(f"{out.name}.parts")
+    plan = planned(place, paths, None, work.part_size, kind_of=partial(_kind, whole=whole))
     inputs = [[str(path) for path in paths], plan.checksums]
-    made_of = reading | lengths | {"rules": RULES, "inputs": inputs, "size": part_size}
+    made_by = {"rules": RULES, "inputs": inputs, "size": work.part_size}
     with parts_folder(
-        place, made_of, what="parts of an output", pattern="part-*", fresh=fresh
+        place,
+        reading | asdict(rules) | made_by,
+        what="parts of an output",
+        pattern="part-*",
+        fresh=fresh,
     ) as folder:
         todo: list[Part] = plan.save(place)
-        write: Callable[..., Any] = partial(_write_part, lengths=lengths)
-        for own in folder.map(write, todo, lambda: reading, workers=workers, engine=engine):
+        write: Callable[..., Any] = partial(_write_part, rules=rules)
+        each = folder.map(write, todo, lambda: reading, workers=work.processes, engine=work.engine)
+        for own in each:
             counts.update(own)
         _join_parts(folder, todo, out, counts, twice)
     shutil.rmtree(place)

@@ -50,6 +50,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence, Sized
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -180,17 +181,45 @@ def loose_tails(triples: Sequence[Triple], types: dict[str, str]) -> set[str]:
     }
 
 
+@dataclass(frozen=True, kw_only=True)
+class Refining:
+    """What is dropped, and what decides a type.
+
+    Args:
+        equivalent: Equivalence relations, with commas.
+        without: Relations that are left out, with commas.
+        longest: Most characters of a name that heads nothing.
+        loose: Share of free text that drops a relation.
+        least: Fewest triples of a relation.
+        share: Share of its triples that decides a relation's type.
+        foreign: Keep entities without a Chinese character.
+
+    Raises InputError for a setting out of its range.
+    """
+
+    equivalent: Sequence[str] = EQUIVALENT
+    without: Sequence[str] = WITHOUT
+    longest: int = 15
+    loose: float = 0.3
+    least: int = 2
+    share: float = 0.5
+    foreign: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "equivalent", split_commas(self.equivalent))
+        object.__setattr__(self, "without", split_commas(self.without))
+        shares = (self.loose, self.share)
+        if self.longest < 1 or self.least < 1 or not all(0 <= share <= 1 for share in shares):
+            raise InputError(
+                "expected longest and least of 1 or more, loose and share in [0, 1], got"
+                f" {self.longest}, {self.least}, {self.loose} and {self.share}"
+            )
+
+
 def refined(
     graph: KnowledgeGraph,
     types: Sequence[tuple[str, KnowledgeGraph]] = (),
-    *,
-    equivalent: Sequence[str] = EQUIVALENT,
-    without: Sequence[str] = WITHOUT,
-    longest: int = 15,
-    loose: float = 0.3,
-    least: int = 2,
-    share: float = 0.5,
-    foreign: bool = False,
+    rules: Refining = Refining(),
 ) -> KnowledgeGraph:
     """`graph` by the rules of this module; `types` are (name, graph) pairs that have more types,
     first ones first.
@@ -199,13 +228,12 @@ def refined(
     `names` and `types` are counts by rule. Raises InputError for a setting out of its range, and
     when no triple is left.
     """
-    _check_settings(longest, least, loose, share)
-    given = _split_triples(graph, equivalent)
-    known, verdict = _judge_entities(graph, given.triples, types, share, longest, foreign)
+    given = _split_triples(graph, rules.equivalent)
+    known, verdict = _judge_entities(graph, given.triples, types, rules)
     name = dict(graph.rows("entities", "id", "name"))
     pairs, apart = _equivalent_pairs(given.same, name, verdict)
     entity_triples = _between_entities(given, verdict, pairs)
-    kept = _without_relations(entity_triples, given.dropped, known, without, loose, least)
+    kept = _without_relations(entity_triples, given.dropped, known, rules)
     if not kept.triples:
         raise InputError(
             f"no triple is left of {len(graph.triples):,}: {dict(given.dropped)}. Give a graph of"
@@ -241,31 +269,20 @@ def refined(
     )
 
 
-def _check_settings(longest: int, least: int, loose: float, share: float) -> None:
-    """Raise InputError for a setting out of its range."""
-    if longest < 1 or least < 1 or not 0 <= loose <= 1 or not 0 <= share <= 1:
-        raise InputError(
-            f"expected longest and least of 1 or more, loose and share in [0, 1], got {longest},"
-            f" {least}, {loose} and {share}"
-        )
-
-
 def _judge_entities(
     graph: KnowledgeGraph,
     triples: Sequence[Triple],
     types: Sequence[tuple[str, KnowledgeGraph]],
-    share: float,
-    longest: int,
-    foreign: bool,
+    rules: Refining,
 ) -> tuple[dict[str, tuple[str, str]], dict[str, str]]:
     """(entity -> its type and what said it, entity -> the rule by which it is none or "")."""
     name = dict(graph.rows("entities", "id", "name"))
     types_given = graph.rows("entities", "id", "type")
     own = {entity: "" if kind == UNKNOWN else kind for entity, kind in types_given}
-    known = _known_types(name, own, voted(triples, own, share), types)
+    known = _known_types(name, own, voted(triples, own, rules.share), types)
     heads = {head for head, _, _ in triples}
     verdict = {
-        entity: no_entity(said, known[entity][0], entity in heads, longest, foreign)
+        entity: no_entity(said, known[entity][0], entity in heads, rules.longest, rules.foreign)
         for entity, said in name.items()
     }
     return known, verdict
@@ -363,21 +380,19 @@ def _without_relations(
     triples: list[Triple],
     dropped: Counter[str],
     known: dict[str, tuple[str, str]],
-    without: Sequence[str],
-    loose: float,
-    least: int,
+    rules: Refining,
 ) -> _Kept:
     """The triples of relations between entities that are seen often enough; `dropped` counts the
     others."""
     seen = Counter(relation for _, relation, _ in triples)
-    named_out = set(without)
+    named_out = set(rules.without)
     dropped["of a relation that leads to no medical entities"] = sum(
         seen[relation] for relation in named_out
     )
     kept = [row for row in triples if row[1] not in named_out]
     alone = loose_tails(kept, {entity: kind for entity, (kind, _) in known.items()})
     once = Counter(relation for _, relation, tail in kept if tail in alone)
-    text = {relation for relation, count in once.items() if count > loose * seen[relation]}
+    text = {relation for relation, count in once.items() if count > rules.loose * seen[relation]}
     dropped["of a relation that leads to free text"] = sum(seen[relation] for relation in text)
     kept = [row for row in kept if row[1] not in text]
     dropped["with a tail of no type that stands there once"] = sum(
@@ -385,7 +400,7 @@ def _without_relations(
     )
     kept = [row for row in kept if row[2] not in alone]
     seen = Counter(relation for _, relation, _ in kept)
-    rare = {relation for relation, count in seen.items() if count < least}
+    rare = {relation for relation, count in seen.items() if count < rules.least}
     dropped["of a relation seen too rarely"] = sum(seen[relation] for relation in rare)
     return _Kept([row for row in kept if row[1] not in rare], text, rare)
 
@@ -514,14 +529,8 @@ def refine(
     graph: Path,
     out: Path,
     types: Sequence[Path] = (),
-    equivalent: Sequence[str] = EQUIVALENT,
-    without: Sequence[str] = WITHOUT,
-    longest: int = 15,
-    loose: float = 0.3,
-    least: int = 2,
-    share: float = 0.5,
-    foreign: bool = False,
     fresh: bool = False,
+    rules: Refining = Refining(),
 ) -> KnowledgeGraph:
     """Prepare a Chinese graph for training: types, relations between entities, equivalences apart.
 
@@ -529,29 +538,13 @@ def refine(
         graph: Folder of a knowledge graph.
         out: Folder for the refined graph.
         types: Graphs that have more types, with commas.
-        equivalent: Equivalence relations, with commas.
-        without: Relations that are left out, with commas.
-        longest: Most characters of a name that heads nothing.
-        loose: Share of free text that drops a relation.
-        least: Fewest triples of a relation.
-        share: Share of its triples that decides a relation's type.
-        foreign: Keep entities without a Chinese character.
         fresh: Refine again even if the same graph is there.
     """
     others = [Path(folder) for folder in split_commas([str(folder) for folder in types])]
     check_no_input(out, [graph, *others])
-    options: dict[str, Any] = {
-        "equivalent": split_commas(equivalent),
-        "without": split_commas(without),
-        "longest": longest,
-        "loose": loose,
-        "least": least,
-        "share": share,
-        "foreign": foreign,
-    }
     recipe = {
         "reader": "kg.refine",
-        "options": options,
+        "options": asdict(rules),
         "inputs": {
             "graph": fingerprint(graph),
             "types": [fingerprint(folder) for folder in others],
@@ -561,7 +554,7 @@ def refine(
         result = KnowledgeGraph.load(out)
     else:
         typed = [(folder.name, KnowledgeGraph.load(folder)) for folder in others]
-        result = refined(KnowledgeGraph.load(graph), typed, **options)
+        result = refined(KnowledgeGraph.load(graph), typed, rules)
         result.manifest |= recipe
         result.save(out)
     print(printed(result.manifest["refined"]))

@@ -17,7 +17,15 @@ from typing import Any
 
 from core.files import InputError, limit_documents, sha256
 from core.outputs import check_no_input
-from core.settings import NEEDED, Option, nearest, options_of, split_commas, with_options
+from core.settings import (
+    NEEDED,
+    Option,
+    grouped_arguments,
+    nearest,
+    options_of,
+    split_commas,
+    with_options,
+)
 from kg.build.translations import add_translations
 from kg.graph import GRAPH, KnowledgeGraph
 
@@ -128,7 +136,8 @@ def build_graph(
         recipe["translated"] = [sha256(file) for file in translations]
     if GRAPH.is_kept(out, recipe, fresh):
         return KnowledgeGraph.load(out)
-    graph = module.read(**options) if path is None else module.read(path, **options)
+    arguments = grouped_arguments(module.read, options, options)
+    graph = module.read(**arguments) if path is None else module.read(path, **arguments)
     if not len(graph.entities):
         files = ", ".join(recipe["inputs"])
         raise InputError(

@@ -17,6 +17,7 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -727,15 +728,33 @@ class Plan(NamedTuple):
         ]
 
 
-def count_workers(workers: int | None, part_size: int) -> int:
-    """The processes that make parts: `workers`, or one a core. Raises InputError for fewer than
-    one, and for parts without a byte."""
-    workers = len(os.sched_getaffinity(0)) if workers is None else workers
-    if workers < 1 or part_size < 1:
-        raise InputError(
-            f"expected at least one worker and one byte in a part, got {workers} and {part_size}"
-        )
-    return workers
+@dataclass(frozen=True, kw_only=True)
+class InParts:
+    """Work in parts, and who does it.
+
+    Args:
+        workers: Processes. Default: one a core.
+        part_size: Bytes of input in a part, about; a compressed file or one of XML is never cut.
+        engine: Where parts are made: processes, or ray.
+
+    Raises InputError for fewer than one worker, and for parts without a byte.
+    """
+
+    workers: int | None = None
+    part_size: int = 4 << 20
+    engine: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.processes < 1 or self.part_size < 1:
+            raise InputError(
+                f"expected at least one worker and one byte in a part, got {self.processes} and"
+                f" {self.part_size}"
+            )
+
+    @property
+    def processes(self) -> int:
+        """`workers`, or one a core."""
+        return len(os.sched_getaffinity(0)) if self.workers is None else self.workers
 
 
 def planned(

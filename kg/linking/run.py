@@ -11,9 +11,10 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from tqdm import tqdm
 
@@ -22,9 +23,9 @@ from core.executor import PartsFolder, parts_folder
 from core.files import InputError, Span, json_lines, limit_documents, written
 from core.outputs import check_no_input
 from kg.documents.formats import (
+    InParts,
     Plan,
     check_options,
-    count_workers,
     documents,
     files_in,
     format_of,
@@ -41,19 +42,59 @@ LINKED = Artifact("finished linked text", "kepl data link --help", FORMAT)
 # of the linkers: raise it when they link differently, so that no run mixes old parts with new ones
 RULES = 2
 LINKERS = ("dictionary", "scispacy", "given")
-PART = 4 << 20  # bytes of input in a part
 AT_ONCE = 256  # documents that are linked together
 
 
-def _linker(graph_folder: Path, name: str, options: dict[str, Any]) -> Any:
-    graph = KnowledgeGraph.load(graph_folder)
-    if name == "dictionary":
-        return DictionaryLinker.from_graph(graph)
-    if name == "given":
-        return GivenLinker(Ids.from_graph(graph), **options)
-    from kg.linking.scispacy import ScispacyLinker  # an extra
+@dataclass(frozen=True, kw_only=True)
+class ChosenLinker:
+    """The linker of a corpus.
 
-    return ScispacyLinker.from_graph(graph, **options)
+    Args:
+        linker: dictionary, scispacy, or given (mentions that come with the documents).
+        unknown: Given mentions whose entity the graph lacks: error, drop.
+        pipeline: Name or folder of a spaCy pipeline with entities (scispacy).
+        threshold: Least similarity of a name (scispacy).
+        k: Nearest names to look at (scispacy).
+
+    Raises InputError for an unknown linker, and an option that is missing or wrong.
+    """
+
+    linker: str = "dictionary"
+    unknown: str = "error"
+    pipeline: str | None = None
+    threshold: float = 0.85
+    k: int = 30
+
+    def __post_init__(self) -> None:
+        if self.linker not in LINKERS:
+            raise InputError(f"no linker {self.linker!r}; choose from: {', '.join(LINKERS)}")
+        if self.linker == "given":
+            GivenLinker(Ids(()), unknown=self.unknown)  # says at once when there is no such way
+        if self.linker == "scispacy" and self.pipeline is None:
+            raise InputError(
+                "pipeline: the scispaCy linker wants a spaCy pipeline. Give --pipeline NAME or"
+                " FOLDER."
+            )
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options that the linker uses."""
+        if self.linker == "given":
+            return {"unknown": self.unknown}
+        if self.linker == "scispacy":
+            return {"pipeline": str(self.pipeline), "threshold": self.threshold, "k": self.k}
+        return {}
+
+    def load(self, graph_folder: Path) -> Any:
+        """The linker for a graph."""
+        graph = KnowledgeGraph.load(graph_folder)
+        if self.linker == "dictionary":
+            return DictionaryLinker.from_graph(graph)
+        if self.linker == "given":
+            return GivenLinker(Ids.from_graph(graph), **self.options)
+        from kg.linking.scispacy import ScispacyLinker  # an extra
+
+        return ScispacyLinker.from_graph(graph, **self.options)
 
 
 def record_of(document: Document, mentions: Sequence[Mention]) -> dict[str, Any]:
@@ -121,19 +162,13 @@ def link_corpus(
     graph: Path,
     input: Sequence[Path],
     out: Path,
-    linker: str = "dictionary",
     format: str | None = None,
-    workers: int | None = None,
-    engine: str | None = None,
-    part_size: int = PART,
     fresh: bool = False,
     empty: str = "error",
     encoding: str = "utf-8",
-    unknown: str = "error",
-    pipeline: str | None = None,
-    threshold: float = 0.85,
-    k: int = 30,
     max_document: int = 16,
+    chosen: ChosenLinker = ChosenLinker(),
+    work: InParts = InParts(),
 ) -> dict[str, Any]:
     """Link a corpus with a graph, in parts.
 
@@ -141,64 +176,30 @@ def link_corpus(
         graph: Folder of a knowledge graph.
         input: Files, plain or .gz, or folders of them.
         out: Folder for the linked parts; the same command resumes in it.
-        linker: dictionary, scispacy, or given (mentions that come with the documents).
         format: Format of the files (kg.documents.formats). Default: by their names.
-        workers: Processes. Default: one a core.
-        engine: Where parts are made: processes, or ray.
-        part_size: Bytes of input in a part, about; a compressed file or one of XML is never cut.
         fresh: Link again, whatever is in the folder.
         empty: Documents without text: error, skip.
         encoding: Encoding of the text files, such as gb18030.
-        unknown: Given mentions whose entity the graph lacks: error, drop.
-        pipeline: Name or folder of a spaCy pipeline with entities (scispacy).
-        threshold: Least similarity of a name (scispacy).
-        k: Nearest names to look at (scispacy).
         max_document: MiB that a document or line has at most.
 
     Returns the manifest. Raises InputError for bad input, finished parts intact.
     """
     limit_documents(max_document)
     reading: dict[str, Any] = {"empty": empty, "encoding": encoding}
-    _check_linker(linker)
     check_options(format, empty, encoding)
-    workers = count_workers(workers, part_size)
     unread: Counter[str] = Counter()
     paths = files_in(input, unread)
     check_no_input(out, input)
-    options = _linker_options(linker, unknown, pipeline, threshold, k)
-    plan = planned(out, paths, format, part_size)
+    plan = planned(out, paths, format, work.part_size)
     settings: dict[str, Any] = {"graph": fingerprint(graph)}
-    settings["linker"] = {"name": linker, "rules": RULES, **options}
+    settings["linker"] = {"name": chosen.linker, "rules": RULES, **chosen.options}
     settings["inputs"] = _describe_inputs(paths, format, plan.checksums)
-    settings |= reading | {"part_size": part_size}
+    settings |= reading | {"part_size": work.part_size}
     make = partial(write_part, format=format, **reading)
-    work = _Work(make, partial(_linker, graph, linker, options), workers, engine)
     with parts_folder(out, settings, what="linked corpus", pattern="part-*", fresh=fresh) as folder:
-        manifest = _link_parts(folder, plan, work, unread)
+        manifest = _link_parts(folder, plan, make, partial(chosen.load, graph), work, unread)
     _print_counts(out, manifest)
     return manifest
-
-
-def _check_linker(linker: str) -> None:
-    """Raise InputError for an unknown linker."""
-    if linker not in LINKERS:
-        raise InputError(f"no linker {linker!r}; choose from: {', '.join(LINKERS)}")
-
-
-def _linker_options(
-    linker: str, unknown: str, pipeline: str | None, threshold: float, k: int
-) -> dict[str, Any]:
-    """The options that a linker uses. Raises InputError for one that is missing or wrong."""
-    if linker == "given":
-        GivenLinker(Ids(()), unknown=unknown)  # says at once when there is no such way
-        return {"unknown": unknown}
-    if linker != "scispacy":
-        return {}
-    if pipeline is None:
-        raise InputError(
-            "pipeline: the scispaCy linker wants a spaCy pipeline. Give --pipeline NAME or FOLDER."
-        )
-    return {"pipeline": str(pipeline), "threshold": threshold, "k": k}
 
 
 def _describe_inputs(
@@ -211,17 +212,13 @@ def _describe_inputs(
     ]
 
 
-class _Work(NamedTuple):
-    """How parts are made: what makes one, what begins in each process, and who does it."""
-
-    make: Callable[..., dict[str, Any]]
-    begin: Callable[[], Any]
-    workers: int
-    engine: str | None
-
-
 def _link_parts(
-    folder: PartsFolder, plan: Plan, work: _Work, unread: Counter[str]
+    folder: PartsFolder,
+    plan: Plan,
+    make: Callable[..., dict[str, Any]],
+    load_linker: Callable[[], Any],
+    work: InParts,
+    unread: Counter[str],
 ) -> dict[str, Any]:
     """Link the parts of a plan that are missing. Returns the manifest, that of a finished folder
     as it is. Raises InputError for an input that has changed, or has no document."""
@@ -231,10 +228,10 @@ def _link_parts(
     todo, entities = plan.save(folder.out), set[str]()
     with tqdm(unit=" documents", desc="linking", disable=None) as bar:
         counts = folder.map(
-            work.make,
+            make,
             todo,
-            work.begin,
-            workers=work.workers,
+            load_linker,
+            workers=work.processes,
             engine=work.engine,
             finished=lambda own: bar.update(own["documents"]),
             each=lambda own: entities.update(own.pop("entities")),

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from core.artifact import Artifact
-from core.files import InputError, lines, sha256, written
+from core.files import InputError, lines, sha256
+from kg.entity_rows import check_entities, read_ids, write_ids
 from kg.graph import KnowledgeGraph, fingerprint
 from kg.pagerank.ppr import DENSE, personal, personal_steps, ranges
 from kg.pagerank.scores import ALPHA, pagerank, weights
@@ -108,9 +108,7 @@ class NeighbourTable:
         folder."""
         with NEIGHBOURS.writing(folder, self.manifest) as partial:
             np.save(partial / "neighbours.npy", self.rows)
-            for name, ids in (("entities", self.entity_ids), ("relations", self.relation_ids)):
-                with written(partial / f"{name}.txt") as handle:
-                    handle.writelines(f"{i}\n" for i in ids)
+            write_ids(partial, self.entity_ids, self.relation_ids)
         return Path(folder)
 
     @classmethod
@@ -120,30 +118,15 @@ class NeighbourTable:
         folder = Path(folder)
         file = folder / "neighbours.npy"
         manifest = NEIGHBOURS.read(folder)
-        ids = {
-            name: [line for _, line in lines(folder / f"{name}.txt")]
-            for name in ("entities", "relations")
-        }
+        entities, relations = read_ids(folder)
         rows = np.load(file, mmap_mode="r", allow_pickle=False)
-        return cls(rows, ids["entities"], ids["relations"], manifest)
+        return cls(rows, entities, relations, manifest)
 
     def check_graph(self, ids: pa.Array, graph: str) -> None:
         """Raise InputError unless the rows are the entities `ids` of the graph named `graph`, in
         order."""
-        own = pa.array(self.entity_ids, pa.string())
-        if len(own) == len(ids) and pc.all(pc.equal(own, ids)).as_py() is not False:
-            return
-        known = set(self.entity_ids)
-        missing = next((i for i in ids.to_pylist() if i not in known), None)
-        first = (
-            f"entity {missing!r} has no row"
-            if missing
-            else "the order or number of entities differs"
-        )
-        raise InputError(
-            f"the neighbour table ({len(own)} rows) does not match the graph {graph} ({len(ids)}"
-            f" entities): {first}. Make the table of this graph: kepl graph neighbours --help"
-        )
+        remedy = "Make the table of this graph: kepl graph neighbours --help"
+        check_entities("neighbour", self.entity_ids, ids, graph, remedy)
 
 
 def frequencies(path: str | Path, graph: KnowledgeGraph) -> np.ndarray:

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from core.artifact import Artifact
-from core.files import InputError, lines, written
+from core.files import InputError
+from kg.entity_rows import check_entities, read_ids, write_ids
 
 TABLE = Artifact("embedding table", "kepl graph embed --help", verified="embeddings.safetensors")
 
@@ -66,9 +66,7 @@ class EmbeddingTable:
                 },
                 partial / "embeddings.safetensors",
             )
-            for name, ids in (("entities", self.entity_ids), ("relations", self.relation_ids)):
-                with written(partial / f"{name}.txt") as handle:
-                    handle.writelines(f"{i}\n" for i in ids)
+            write_ids(partial, self.entity_ids, self.relation_ids)
         return Path(folder)
 
     @classmethod
@@ -84,15 +82,12 @@ class EmbeddingTable:
             raise InputError(
                 f"{file}: not a safetensors file ({error}). Train the table again."
             ) from error
-        ids = {
-            name: [line for _, line in lines(folder / f"{name}.txt")]
-            for name in ("entities", "relations")
-        }
+        entities, relations = read_ids(folder)
         return cls(
             tensors["entity"],
-            ids["entities"],
+            entities,
             tensors.get("relation"),
-            ids["relations"],
+            relations,
             tensors.get("projection"),
             manifest,
         )
@@ -100,16 +95,5 @@ class EmbeddingTable:
     def check_graph(self, ids: pa.Array, graph: str) -> None:
         """Raise InputError unless the rows are the entities `ids` of the graph named `graph`, in
         order."""
-        own = pa.array(self.entity_ids, pa.string())
-        if len(own) == len(ids) and pc.all(pc.equal(own, ids)).as_py():
-            return
-        missing = next((i for i in ids.to_pylist() if i not in set(self.entity_ids)), None)
-        first = (
-            f"entity {missing!r} has no row"
-            if missing
-            else "the order or number of entities differs"
-        )
-        raise InputError(
-            f"the embedding table ({len(own)} rows) does not match the graph {graph} ({len(ids)}"
-            f" entities): {first}. Train the table on this graph: kepl graph embed --help"
-        )
+        remedy = "Train the table on this graph: kepl graph embed --help"
+        check_entities("embedding", self.entity_ids, ids, graph, remedy)

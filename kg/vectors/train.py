@@ -23,7 +23,6 @@ Held-out triples are drawn by unordered entity pair: a graph that lists a relati
 from __future__ import annotations
 
 import gc
-import inspect
 import logging
 import os
 import shutil
@@ -59,7 +58,6 @@ from tqdm import tqdm
 from core.files import InputError, digest, locked, read_json, sha256, write_json, written
 from core.journal import JOURNAL, Journal
 from core.logs import quiet_libraries
-from core.settings import options_of, with_options
 from kg.graph import KnowledgeGraph, fingerprint
 from kg.vectors.embeddings import TABLE, EmbeddingTable
 
@@ -812,15 +810,6 @@ class Training:
         return network(
             name, data.factory, *dims, self.norm, loss=lost, random_seed=self.seed, **kwargs
         ).to(data.device)
-
-
-def train(graph: str, out: str, **options: Any) -> EmbeddingTable:
-    return Training(graph=graph, out=out, **options).run()
-
-
-# the command has the options and the help of the record
-_ABOUT = (inspect.getdoc(Training) or "").partition("\nArgs:")[0].strip()
-with_options(train, _ABOUT, list(options_of(Training).values()))
 
 
 def _leave(work: Path, journal: Journal) -> None:

@@ -31,6 +31,7 @@ from benchmarks.papers.embert.attention import (
     reader,
     weights,
 )
+from benchmarks.papers.embert.attention_options import Sample
 from benchmarks.papers.embert.maps import Text, attention_maps, joined
 from benchmarks.papers.embert.measures import (
     cosine,
@@ -241,7 +242,7 @@ def mention(
 
 def drawn(*found: Mention, **more: int) -> tuple[list[Swap], Counter[str]]:
     kinds, pool = pools(graphs.graph(TYPES, []))
-    return swaps(found, lambda entity: SAME.get(entity, []), kinds, pool, **{"number": 9, **more})
+    return swaps(found, lambda entity: SAME.get(entity, []), kinds, pool, Sample(**more))
 
 
 def test_what_a_name_is_replaced_by() -> None:
@@ -289,7 +290,7 @@ def test_of_an_entity_one_sentence_is_drawn() -> None:
     ]
     found, _ = drawn(*every)
     assert sorted(s.entity for s in found) == ["丙病", "甲病"] and drawn(*every[::-1])[0] == found
-    assert drawn(*every, number=1)[0] == found[:1]
+    assert drawn(*every, sentences=1)[0] == found[:1]
     assert {drawn(*every, seed=s)[0][0].document for s in range(8)} != {found[0].document}
 
 
@@ -298,13 +299,13 @@ def test_halves_of_long_entities() -> None:
         return PIECES.get(name, [name])
 
     one = mention("急性甲病炎")
-    [half], left_out = halves([one, mention("甲病")], pieces, number=9)
+    [half], left_out = halves([one, mention("甲病")], pieces, Sample())
     assert half[2:] == ("得了", CONTEXT, "急性", "甲病炎") and left_out == {WHOLE: 1}
-    [three], _ = halves([mention("慢性血糖症", "x")], pieces, number=9)
+    [three], _ = halves([mention("慢性血糖症", "x")], pieces, Sample())
     assert (three.adjective, three.atomic) == ("慢性血糖", "症")
-    assert halves([one], lambda name: ["急", "甲"], number=9) == ([], {UNLIKE: 1})
-    assert halves([one], pieces, number=9, window=14) == ([], {LONG: 1})
-    assert halves([mention("急性甲病炎", right="")], pieces, number=9) == ([], {SHORT: 1})
+    assert halves([one], lambda name: ["急", "甲"], Sample()) == ([], {UNLIKE: 1})
+    assert halves([one], pieces, Sample(window=14)) == ([], {LONG: 1})
+    assert halves([mention("急性甲病炎", right="")], pieces, Sample()) == ([], {SHORT: 1})
 
 
 def linked(folder: Path, documents: dict[str, tuple[str, list[tuple[str, str]]]]) -> Path:

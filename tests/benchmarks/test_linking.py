@@ -36,6 +36,7 @@ from inference.linkers import (
     Names,
     NearestByTfIdf,
 )
+from inference.options import LinkerOptions
 from kg.graph import KnowledgeGraph, table
 from kg.search.index import Index
 from models.encoders import TextEncoder
@@ -281,8 +282,10 @@ def tiny(tmp_path_factory):
     )
 
 
-def embedder(folder, pooling="cls", **more):
-    return Embedder(TextEncoder(str(folder)), load_tokenizer(str(folder)), "tiny", pooling, **more)
+def embedder(folder, pooling="cls", similarity="cosine", **more):
+    options = LinkerOptions(pooling=pooling, similarity=similarity)
+    tokenizer = load_tokenizer(str(folder))
+    return Embedder(TextEncoder(str(folder)), tokenizer, "tiny", options, **more)
 
 
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
@@ -295,7 +298,7 @@ def test_an_embedding_does_not_depend_on_its_batch(tiny, pooling, dot):
         "renal failure",
         "a b c d e f g h i j k l m n o p q r s t u v w x y z",
     ]
-    embed = embedder(tiny, pooling, dot=dot, tokens=30)
+    embed = embedder(tiny, pooling, "dot" if dot else "cosine", tokens=30)
     together = embed(texts)
     tokenizer, encoder = embed.tokenizer, embed.encoder
     for text, vector in zip(texts, together, strict=True):
@@ -309,6 +312,9 @@ def test_an_embedding_does_not_depend_on_its_batch(tiny, pooling, dot):
     twice = embed([*texts, *texts])
     assert torch.equal(twice[:5], together) and torch.equal(twice[5:], together)
     assert not [k for k, v in vars(embed).items() if isinstance(v, (dict, torch.Tensor))]
+
+
+TEXT = LinkerOptions(pooling="text", similarity="dot")
 
 
 def with_ends(folder):
@@ -326,9 +332,7 @@ def with_ends(folder):
 @pytest.mark.parametrize("tokens", [8, 4096])
 def test_pooling_text_is_the_mean_between_the_ends(tiny, tokens):
     texts = ["fever", "heart attack of the heart", "x", " "]
-    embed = Embedder(
-        TextEncoder(str(tiny)), with_ends(tiny), "tiny", "text", dot=True, tokens=tokens
-    )
+    embed = Embedder(TextEncoder(str(tiny)), with_ends(tiny), "tiny", TEXT, tokens=tokens)
     for text, vector in zip(texts, embed(texts), strict=True):
         ids = torch.tensor([embed.tokenizer(text)["input_ids"]])
         assert (
@@ -369,14 +373,12 @@ def test_an_embedder_links_the_names_of_its_batch(tiny):
 
     tokenizer, names = with_ends(tiny), ["fever", "heart attack", "renal failure of", "x y"]
     for tokens in (8, 4096):  # one name a batch, or all at once
-        embed = Embedder(
-            Telling(), tokenizer, "telling", "text", dot=True, tokens=tokens, linker=linker
-        )
+        embed = Embedder(Telling(), tokenizer, "telling", TEXT, tokens=tokens, linker=linker)
         assert embed(names)[:, 1].tolist() == [float(len(n)) for n in names]
     assert embed.settings["mentions"] == "linked"
     spans = dict(asked)["heart attack"]
     assert tuple(spans[0]) == tuple(spans[-1]) == (0, 0) and tuple(spans[1]) == (0, 5)
-    plain = Embedder(Telling(), tokenizer, "telling", "text", dot=True)
+    plain = Embedder(Telling(), tokenizer, "telling", TEXT)
     assert plain(names)[:, 1].tolist() == [0.0] * 4 and "mentions" not in plain.settings
 
 
@@ -402,7 +404,7 @@ def test_encoded_and_back_off(tiny, tmp_path):
         c.concept for c in found[1]
     ]
     assert len({c.concept for c in backed[0]}) == len(backed[0])
-    with pytest.raises(InputError, match="pooling 'sum': choose from: cls, mean"):
+    with pytest.raises(InputError, match="pooling: expected 'cls' or 'mean' .*'sum'"):
         embedder(tiny, "sum")
 
 

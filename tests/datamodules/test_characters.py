@@ -14,7 +14,13 @@ from core.files import InputError
 from datamodules.linking import split_by_hash
 from datamodules.linking.layperson import TRANSLATED_SHARES, hpo_translated
 from datamodules.sapbert.characters import Parallel, align_tokens, extend_encoder
-from datamodules.sapbert.name_pairs import Pairs, balance_languages, build_pairs
+from datamodules.sapbert.name_pairs import (
+    PairChoice,
+    Pairs,
+    PairSource,
+    balance_languages,
+    build_pairs,
+)
 from inference.linkers import Names, Translated
 from kg.graph import KnowledgeGraph, table
 from tests.fakes import hpo as fake_hpo
@@ -112,7 +118,12 @@ def test_pairs_of_two_languages(tmp_path: Path) -> None:
     encoder = str(write_bert(tmp_path / "bert", ["heart", "large", "大", "心", "小"]))
     graph = write_graph(tmp_path / "g")
     folder = build_pairs(
-        [graph], encoder, str(tmp_path / "p"), ["en", "zh"], held_out=1, across=1.0, workers=1
+        [graph],
+        encoder,
+        str(tmp_path / "p"),
+        1,
+        source=PairSource(languages=["en", "zh"]),
+        choice=PairChoice(held_out=1, across=1.0),
     )
     pairs = Pairs(folder)
     said = [{pairs.names[a], pairs.names[b]} for a, b, _ in pairs[np.arange(len(pairs))]]

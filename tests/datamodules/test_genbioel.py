@@ -36,6 +36,7 @@ from datamodules.genbioel.finetuning import (
 from datamodules.genbioel.inputs import Inputs, plain, window
 from datamodules.genbioel.samples import GraphSamples, drawn
 from datamodules.genbioel.templates import DEFINITION, SAME, SYNONYMS
+from datamodules.graph_names import NameSource
 from datamodules.linking import Dictionary, Mention, load_linking
 from datamodules.masking import IGNORE
 from datamodules.tokenizers import load_tokenizer
@@ -382,10 +383,8 @@ def test_names_that_stay_out(fake_genbioel: Folders, tmp_path: Path) -> None:
         [fake_genbioel.graph],
         fake_genbioel.tokenizer,
         str(tmp_path / "s"),
-        max_name=32,
-        exclude_names=str(tmp_path / "out.txt"),
-        one_concept=False,
-        skip_alone=True,
+        source=NameSource(exclude_names=str(tmp_path / "out.txt")),
+        choice=samples.SampleChoice(max_name=32, one_concept=False, skip_alone=True),
     )
     counts = read_json(folder / "manifest.json")["counts"]
     assert (
@@ -409,13 +408,19 @@ def test_names_of_no_or_many_tokens(
 
     monkeypatch.setattr(samples, "token_rows_in_parts", rows)
     folder = samples.build_samples(
-        [fake_genbioel.graph], fake_genbioel.tokenizer, str(tmp_path / "s"), max_name=5
+        [fake_genbioel.graph],
+        fake_genbioel.tokenizer,
+        str(tmp_path / "s"),
+        choice=samples.SampleChoice(max_name=5),
     )
     counts = read_json(folder / "manifest.json")["counts"]
     assert counts["names that have no tokens"] == 1 and counts["names of 5 tokens and more"] > 10
     with pytest.raises(InputError, match=r"no name of 1 to 1 tokens is left|expected 1, 2, 1"):
         samples.build_samples(
-            [fake_genbioel.graph], fake_genbioel.tokenizer, str(tmp_path / "t"), max_name=1
+            [fake_genbioel.graph],
+            fake_genbioel.tokenizer,
+            str(tmp_path / "t"),
+            choice=samples.SampleChoice(max_name=1),
         )
 
 
@@ -425,11 +430,11 @@ def test_bad_folders(fake_genbioel: Folders, tmp_path: Path, inputs: Inputs) -> 
     other = tokenizer.build_tokenizer([fake_genbioel.graph], str(tmp_path / "t"), 380)
     with pytest.raises(InputError, match="made with another tokenizer"):
         GraphSamples(fake_genbioel.samples, Inputs(load_tokenizer(str(other))))
-    german = {"languages": ("xx",)}
+    unknown = NameSource(languages=("xx",))
     with pytest.raises(InputError, match="the graphs' languages are de, en"):
         samples.build_samples(
-            [fake_genbioel.graph], fake_genbioel.tokenizer, str(tmp_path / "x"), **german
-        )  # type: ignore[arg-type]
+            [fake_genbioel.graph], fake_genbioel.tokenizer, str(tmp_path / "x"), source=unknown
+        )
     for settings_, message in (
         ({"objective": "x"}, "objective 'x': expected one of linking, denoising"),
         ({"batch_size": 900}, "fewer than one batch of 900"),
@@ -462,7 +467,10 @@ def test_without_synonyms_there_is_nothing_to_hold_out(
     )
     one.save(tmp_path / "g")
     folder = samples.build_samples(
-        [str(tmp_path / "g")], fake_genbioel.tokenizer, str(tmp_path / "s"), max_name=32
+        [str(tmp_path / "g")],
+        fake_genbioel.tokenizer,
+        str(tmp_path / "s"),
+        choice=samples.SampleChoice(max_name=32),
     )
     with pytest.raises(InputError, match="no sample is held out for validation"):
         make_data(fake_genbioel._replace(samples=str(folder)), batch_size=1)
@@ -495,8 +503,7 @@ def test_the_command(fake_genbioel: Folders, tmp_path: Path) -> None:
         [fake_genbioel.graph],
         fake_genbioel.tokenizer,
         str(tmp_path / "s"),
-        max_name=32,
-        max_definition=40,
+        choice=samples.SampleChoice(max_name=32, max_definition=40),
     )
 
 

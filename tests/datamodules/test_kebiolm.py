@@ -19,6 +19,7 @@ from kg.graph import KnowledgeGraph
 from kg.vectors.embeddings import EmbeddingTable
 from tests.fakes import bert
 from tests.fakes.kebiolm import Folders
+from tests.sharing import check_later_start, check_shared_steps
 
 
 def make_data(
@@ -50,36 +51,11 @@ def sentences(batches: list[KeBioLMBatch]) -> list[tuple[tuple[int, ...], tuple[
 def test_steps_hold_the_same_however_they_are_shared(
     fake_kebiolm: Folders, world: int, accumulate: int
 ) -> None:
-    alone = list(make_data(fake_kebiolm).train_dataloader())
-    shared = [
-        list(make_data(fake_kebiolm, world, rank, accumulate).train_dataloader())
-        for rank in range(world)
-    ]
-    assert len(shared[0]) == len(alone) * accumulate
-    for step, whole in enumerate(alone):
-        parts = [shared[r][step * accumulate + a] for r in range(world) for a in range(accumulate)]
-        assert sentences(parts) == sentences([whole])
-        assert torch.equal(
-            sum(shared[r][step * accumulate].counts for r in range(world)), whole.counts
-        )
-        assert torch.equal(parts[0].counts, parts[accumulate - 1].counts)
+    check_shared_steps(make_data, fake_kebiolm, sentences, world, accumulate)
 
 
 def test_a_later_start_returns_the_rest(fake_kebiolm: Folders) -> None:
-    data = make_data(fake_kebiolm)
-    steps = data.steps_per_epoch
-    first, second = (
-        list(data.train_dataloader()),
-        list(make_data(fake_kebiolm, step=steps).train_dataloader()),
-    )
-    resumed = list(make_data(fake_kebiolm, step=2).train_dataloader())
-    assert len(resumed) == len(first) == len(second) > 2
-    for a, b in zip(resumed, (first + second)[2 : len(first) + 2], strict=True):
-        assert (
-            all(torch.equal(x, y) for x, y in zip(a[:-1], b[:-1], strict=True))
-            and a.places.keys() == b.places.keys()
-        )
-    assert sentences(first) != sentences(second)  # another epoch, other masks
+    check_later_start(make_data, fake_kebiolm, sentences)
 
 
 def test_an_epoch_shows_every_text_once(fake_kebiolm: Folders) -> None:

@@ -13,6 +13,7 @@ from core.files import InputError
 from datamodules.mlm import MLMBatch, MLMData
 from tests.fakes import bert
 from tests.fakes.mlm import Folders
+from tests.sharing import check_later_start, check_shared_steps
 
 
 def make_data(
@@ -45,30 +46,11 @@ def sentences(batches: list[MLMBatch]) -> list[tuple[tuple[int, ...], tuple[int,
 def test_steps_hold_the_same_however_they_are_shared(
     fake_mlm: Folders, world: int, accumulate: int
 ) -> None:
-    alone = list(make_data(fake_mlm).train_dataloader())
-    shared = [
-        list(make_data(fake_mlm, world, rank, accumulate).train_dataloader())
-        for rank in range(world)
-    ]
-    for step, whole in enumerate(alone):
-        parts = [shared[r][step * accumulate + a] for r in range(world) for a in range(accumulate)]
-        assert sentences(parts) == sentences([whole])
-        assert torch.equal(
-            sum(shared[r][step * accumulate].counts for r in range(world)), whole.counts
-        )
+    check_shared_steps(make_data, fake_mlm, sentences, world, accumulate)
 
 
 def test_a_later_start_returns_the_rest(fake_mlm: Folders) -> None:
-    first = list(make_data(fake_mlm).train_dataloader())
-    second = list(make_data(fake_mlm, step=len(first)).train_dataloader())
-    resumed = list(make_data(fake_mlm, step=2).train_dataloader())
-    assert len(resumed) == len(first) == len(second) > 2
-    for a, b in zip(resumed, (first + second)[2 : len(first) + 2], strict=True):
-        assert (
-            all(torch.equal(x, y) for x, y in zip(a[:-1], b[:-1], strict=True))
-            and a.places.keys() == b.places.keys()
-        )
-    assert sentences(first) != sentences(second)  # another epoch, other masks
+    check_later_start(make_data, fake_mlm, sentences)
 
 
 def test_masks(fake_mlm: Folders) -> None:

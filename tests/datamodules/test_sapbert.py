@@ -22,7 +22,14 @@ from datamodules.linking import Dictionary, Mention, save_linking
 from datamodules.sapbert import SapBERTBatch, SapBERTData, group_similar, length_groups
 from datamodules.sapbert import name_pairs as module
 from datamodules.sapbert.alike import normalised
-from datamodules.sapbert.name_pairs import Pairs, build_mentions, build_pairs, drawn_pairs
+from datamodules.sapbert.name_pairs import (
+    PairChoice,
+    Pairs,
+    PairSource,
+    build_mentions,
+    build_pairs,
+    drawn_pairs,
+)
 from datamodules.tokenizers import load_tokenizer
 from kg.graph import KnowledgeGraph, table
 from tests.fakes import bert
@@ -32,6 +39,12 @@ from tests.fakes.sapbert import Folders
 pytestmark = pytest.mark.usefixtures("preloaded")
 
 ROOT = Path(__file__).parents[2]
+
+
+def make_pairs(
+    fake: Folders, out: Path, graphs: list[str] | None = None, **records: PairSource | PairChoice
+) -> Pairs:
+    return Pairs(build_pairs(graphs or [fake.graph], fake.bert, str(out), **records))  # type: ignore[arg-type]
 
 
 def spelled(pairs: Pairs, rows: np.ndarray) -> list[tuple[str, ...]]:
@@ -124,15 +137,11 @@ def test_held_out_names_are_in_no_pair_and_leave_their_concept_pairs(fake_sapber
 def test_draws_depend_on_seed_and_concept_alone(fake_sapbert: Folders, tmp_path: Path) -> None:
     again = build_pairs([fake_sapbert.graph], fake_sapbert.bert, str(tmp_path / "a"))
     assert read_json(again / "manifest.json") == Pairs(fake_sapbert.pairs).manifest
-    other = Pairs(build_pairs([fake_sapbert.graph], fake_sapbert.bert, str(tmp_path / "b"), seed=1))
+    other = make_pairs(fake_sapbert, tmp_path / "b", choice=PairChoice(seed=1))
     many = [{r for r in every(p) if r[-1] == "EMANY"} for p in (Pairs(again), other)]
     assert len(many[0]) == len(many[1]) == 50 and many[0] != many[1]
     fake.graph("F").save(tmp_path / "more")
-    both = Pairs(
-        build_pairs(
-            [str(tmp_path / "more"), fake_sapbert.graph], fake_sapbert.bert, str(tmp_path / "c")
-        )
-    )
+    both = make_pairs(fake_sapbert, tmp_path / "c", [str(tmp_path / "more"), fake_sapbert.graph])
     assert {r for r in every(both) if r[-1] == "EMANY"} == many[0]
 
 
@@ -166,7 +175,7 @@ def test_several_graphs_share_a_concept_by_its_id_only(
         tmp_path / "g"
     )
     folders = [fake_sapbert.graph, str(tmp_path / "f"), str(tmp_path / "g")]
-    pairs = Pairs(build_pairs(folders, fake_sapbert.bert, str(tmp_path / "p")))
+    pairs = make_pairs(fake_sapbert, tmp_path / "p", folders)
     assert pairs.manifest["counts"]["concepts"] == 90
     belongs = spelled(pairs, np.concatenate([pairs.members, pairs.held_out]))
     assert ("heart stop", "E005") in belongs and ("heart stop", "F005") not in belongs
@@ -184,10 +193,12 @@ def test_filters_and_exclusion(fake_sapbert: Folders, tmp_path: Path) -> None:
         [fake_sapbert.graph],
         fake_sapbert.bert,
         str(tmp_path / "p"),
-        kinds=("synonym", "preferred"),
-        exclude_names=str(tmp_path / "names.txt"),
-        exclude_concepts=str(tmp_path / "concepts.txt"),
-        trade_names=False,
+        source=PairSource(
+            kinds=("synonym", "preferred"),
+            exclude_names=str(tmp_path / "names.txt"),
+            exclude_concepts=str(tmp_path / "concepts.txt"),
+            trade_names=False,
+        ),
     )
     pairs = Pairs(folder)
     counts = pairs.manifest["counts"]
@@ -197,11 +208,7 @@ def test_filters_and_exclusion(fake_sapbert: Folders, tmp_path: Path) -> None:
     assert "trade names given to ingredients" not in counts
     assert "failure of the renal region" not in pairs.names and "many 3" not in pairs.names
     assert not {"E007", "EMANY"} & {c for *_, c in every(pairs)}
-    german = Pairs(
-        build_pairs(
-            [fake_sapbert.graph], fake_sapbert.bert, str(tmp_path / "d"), languages=("de", "en")
-        )
-    )
+    german = make_pairs(fake_sapbert, tmp_path / "d", source=PairSource(languages=("de", "en")))
     assert "nierenversagen" in german.names
 
 
@@ -211,7 +218,7 @@ def test_trade_names_in_either_direction(fake_sapbert: Folders, tmp_path: Path) 
         "triples", {"head": ["ETRADE"], "relation": ["tradename_of"], "tail": ["EDRUG"]}
     )
     graph.save(tmp_path / "g")
-    turned = Pairs(build_pairs([str(tmp_path / "g")], fake_sapbert.bert, str(tmp_path / "p")))
+    turned = make_pairs(fake_sapbert, tmp_path / "p", [str(tmp_path / "g")])
     assert every(turned) == every(Pairs(fake_sapbert.pairs))
 
 
@@ -230,7 +237,7 @@ def test_shards_are_one_list(
     fake_sapbert: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "SHARD", 37)
-    parts = Pairs(build_pairs([fake_sapbert.graph], fake_sapbert.bert, str(tmp_path / "p")))
+    parts = make_pairs(fake_sapbert, tmp_path / "p")
     assert len(parts.shards) > 3
     turned = np.arange(len(parts))[::-1]
     assert np.array_equal(parts[turned][::-1], np.concatenate(parts.shards))
@@ -354,21 +361,17 @@ def test_what_does_not_belong_together_is_refused(fake_sapbert: Folders, tmp_pat
         make_data(fake_sapbert, max_length=2)
     assert make_data(fake_sapbert, max_length=3).max_length == 3
     with pytest.raises(InputError, match="no name is left of languages xx .*languages are de, en"):
-        build_pairs([fake_sapbert.graph], fake_sapbert.bert, str(tmp_path / "p"), languages=("xx",))
+        make_pairs(fake_sapbert, tmp_path / "p", source=PairSource(languages=("xx",)))
     with pytest.raises(InputError, match="no concept has two names"):
-        build_pairs(
-            [fake_sapbert.graph],
-            fake_sapbert.bert,
-            str(tmp_path / "p"),
-            kinds=("preferred",),
-            trade_names=False,
+        make_pairs(
+            fake_sapbert, tmp_path / "p", source=PairSource(kinds=("preferred",), trade_names=False)
         )
     with pytest.raises(InputError, match="expected 1 or more"):
-        build_pairs([fake_sapbert.graph], fake_sapbert.bert, str(tmp_path / "p"), held_out=0)
+        make_pairs(fake_sapbert, tmp_path / "p", choice=PairChoice(held_out=0))
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "x").touch()
     with pytest.raises(InputError, match="no pairs; it is left alone"):
-        build_pairs([fake_sapbert.graph], fake_sapbert.bert, str(tmp_path / "full"))
+        make_pairs(fake_sapbert, tmp_path / "full")
 
 
 def test_the_command(fake_sapbert: Folders, tmp_path: Path) -> None:
@@ -463,20 +466,11 @@ def test_concepts_of_graphs_with_the_same_name_are_united(
     for name, graph in zip("abc", graphs, strict=True):
         graph.save(tmp_path / name)
     folders = [str(tmp_path / name) for name in "abc"]
-    folder = build_pairs(
-        folders, fake_sapbert.bert, str(tmp_path / "pairs"), held_out=1, unite=True
-    )
-    assert (
-        read_json(folder / "manifest.json")["counts"][
-            "concepts united with one of an earlier graph"
-        ]
-        == 5
-    )
-    found = {row[-1]: set() for row in every(Pairs(str(folder)))}
-    for *names, concept in [
-        *every(Pairs(str(folder))),
-        *spelled(Pairs(str(folder)), Pairs(str(folder)).held_out),
-    ]:
+    source, choice = PairSource(unite=True), PairChoice(held_out=1)
+    pairs = make_pairs(fake_sapbert, tmp_path / "pairs", folders, source=source, choice=choice)
+    assert pairs.manifest["counts"]["concepts united with one of an earlier graph"] == 5
+    found = {row[-1]: set() for row in every(pairs)}
+    for *names, concept in [*every(pairs), *spelled(pairs, pairs.held_out)]:
         found.setdefault(concept, set()).update(names)
     assert found["A1"] == {"heart attack", "mi", "myocardial infarction"}
 
@@ -561,14 +555,8 @@ def test_names_of_the_same_words_count_once(fake_sapbert: Folders, tmp_path: Pat
         + [("B", n, "synonym") for n in names[:2]]
     )
     graph.save(tmp_path / "g")
-    folder = build_pairs(
-        [str(tmp_path / "g")],
-        fake_sapbert.bert,
-        str(tmp_path / "p"),
-        held_out=1,
-        distinct_words=True,
-    )
-    found = every(Pairs(str(folder)))
+    choice = PairChoice(held_out=1, distinct_words=True)
+    found = every(make_pairs(fake_sapbert, tmp_path / "p", [str(tmp_path / "g")], choice=choice))
     assert {row[-1] for row in found} == {"A"}  # all names of B are the same words
     assert (
         all("slaughter" not in a or "slaughter" not in b for a, b, _ in found)
@@ -577,10 +565,7 @@ def test_names_of_the_same_words_count_once(fake_sapbert: Folders, tmp_path: Pat
 
 
 def test_similar_concepts_are_the_nearest_by_tfidf(fake_sapbert: Folders, tmp_path: Path) -> None:
-    folder = build_pairs(
-        [fake_sapbert.graph], fake_sapbert.bert, str(tmp_path / "near"), neighbours=3
-    )
-    near = Pairs(folder)
+    near = make_pairs(fake_sapbert, tmp_path / "near", choice=PairChoice(neighbours=3))
     assert near.neighbours is not None and near.neighbours.shape == (len(near.concepts), 3)
     strings, concepts = near.names, near.concepts
     own: dict[int, set[str]] = {}
@@ -614,7 +599,10 @@ def test_a_batch_holds_pairs_of_similar_concepts_together(
     fake_sapbert: Folders, tmp_path: Path
 ) -> None:
     folder = build_pairs(
-        [fake_sapbert.graph], fake_sapbert.bert, str(tmp_path / "near"), neighbours=6
+        [fake_sapbert.graph],
+        fake_sapbert.bert,
+        str(tmp_path / "near"),
+        choice=PairChoice(neighbours=6),
     )
     fake = fake_sapbert._replace(pairs=str(folder))
     data = make_data(fake, together=4, batch_size=8)

@@ -15,6 +15,7 @@ from rapidfuzz.distance import JaroWinkler
 from core.files import InputError
 from datamodules.synonyms import (
     Pairs,
+    Sampling,
     build_samples,
     eligible,
     equivalent_pairs,
@@ -83,7 +84,10 @@ def test_negatives_have_the_type_and_look_alike() -> None:
             assert names[int(entity[1:])] == name and kinds[int(entity[1:])] == "disease"
             assert JaroWinkler.similarity(name, s.candidate_names[0]) > 0.6 and entity != s.query
     again, _ = samples(graph(names, kinds, [(0, 1), (2, 3)]))
-    assert again == made and samples(graph(names, kinds, [(0, 1), (2, 3)]), seed=1)[0] != made
+    assert (
+        again == made
+        and samples(graph(names, kinds, [(0, 1), (2, 3)]), Sampling(seed=1))[0] != made
+    )
 
 
 def test_equivalents_are_no_negatives() -> None:
@@ -121,7 +125,7 @@ def test_equivalences_are_undirected_and_count_once() -> None:
     names, kinds = many()
     both = graph(names, kinds, [(0, 1), (1, 0), (5, 4), (0, 1)])
     assert equivalent_pairs(both) == [(0, 1), (4, 5)]
-    made, dropped = samples(both, limit=1)
+    made, dropped = samples(both, Sampling(limit=1))
     assert len(made) == 2 and dropped == {"pairs beyond the limit": 1}
 
 
@@ -220,7 +224,7 @@ def test_names_that_are_alike_but_one_are_found_by_brute_force() -> None:
     kinds = [str(k) for k in rng.choice(["a", "b"], 120)]
     equal = [(int(i), int(j)) for i, j in rng.integers(0, 120, (30, 2)) if i != j]
     g = graph(names, kinds, equal)
-    made, dropped = samples(g, negatives=5)
+    made, dropped = samples(g, Sampling(negatives=5))
     asked = 2 * len(equivalent_pairs(g))
     assert len(made) + sum(dropped.values()) == asked and made
     for s in made:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +24,8 @@ STEMS = sorted(p.stem for p in (ROOT / "experiments" / "embert").glob("pretrain*
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """One place for all runs of this file: making an MLflow store takes as long as a run."""
-    folder = tmp_path_factory.mktemp("embert-runs")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("KEPL_RUNS", str(folder / "runs"))
-        patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder / 'mlflow.db'}")
-        mlflow.set_tracking_uri(f"sqlite:///{folder / 'mlflow.db'}")
-        yield folder / "runs"
+def runs(runs_of_file: Path) -> Path:
+    return runs_of_file
 
 
 def run(

@@ -4,7 +4,6 @@ their exports."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,14 +28,8 @@ PAPERS = {"ernie": ERNIEEncoder, "knowbert": KnowBERTEncoder}
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """One place for all runs of this file."""
-    folder = tmp_path_factory.mktemp("ernie-runs")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("KEPL_RUNS", str(folder / "runs"))
-        patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder / 'mlflow.db'}")
-        mlflow.set_tracking_uri(f"sqlite:///{folder / 'mlflow.db'}")
-        yield folder / "runs"
+def runs(runs_of_file: Path) -> Path:
+    return runs_of_file
 
 
 def words(paper: str, fake: Folders, *extra: str) -> list[str]:

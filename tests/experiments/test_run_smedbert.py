@@ -8,7 +8,6 @@ import math
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -59,14 +58,8 @@ def fake(fake_smedbert: Folders, tmp_path_factory: pytest.TempPathFactory) -> Fo
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """One place for all runs of this file: making an MLflow store takes as long as a run."""
-    folder = tmp_path_factory.mktemp("smedbert-runs")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("KEPL_RUNS", str(folder / "runs"))
-        patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder / 'mlflow.db'}")
-        mlflow.set_tracking_uri(f"sqlite:///{folder / 'mlflow.db'}")
-        yield folder / "runs"
+def runs(runs_of_file: Path) -> Path:
+    return runs_of_file
 
 
 def words(fake: Folders, *extra: str, stem: str = "pretrain") -> list[str]:

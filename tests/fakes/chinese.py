@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from datamodules import corpus
+from kg.documents.formats import InParts
 from kg.linking.run import link_corpus
 
 PLAIN = "患者出现并需要服用注意休息常见检查后发现以及今日"  # what is between names
@@ -39,7 +40,8 @@ def linked_corpus(
                     text += str(rng.choice(names))
                 text += str(rng.choice(list("。，；")))
             handle.write(json.dumps({"id": str(number), "text": text}, ensure_ascii=False) + "\n")
-    link_corpus(folder / "graph", [folder / "texts.jsonl"], folder / "linked", workers=1)
+    one = InParts(workers=1)
+    link_corpus(folder / "graph", [folder / "texts.jsonl"], folder / "linked", work=one)
     corpus.build_corpus(
         str(folder / "linked"),
         str(folder / "graph"),

@@ -95,7 +95,10 @@ def write(folder: Path) -> Folders:
     place = str(graph().save(folder / "graph"))
     words = tokenizer.build_tokenizer([place], str(folder / "tokenizer"), SIZE)
     made = samples.build_samples(
-        [place], str(words), str(folder / "samples"), max_name=32, max_definition=40
+        [place],
+        str(words),
+        str(folder / "samples"),
+        choice=samples.SampleChoice(max_name=32, max_definition=40),
     )
     return Folders(place, str(words), str(made), str(bart(folder / "bart", str(words))))
 

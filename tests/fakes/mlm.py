@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from datamodules import corpus, vocabulary
 from kg.build.sources import cmekg
-from kg.linking.run import link_corpus
+from kg.documents.formats import InParts
+from kg.linking.run import ChosenLinker, link_corpus
 from tests.fakes import cmekg as fake
 
 
@@ -32,7 +33,8 @@ def write(folder: Path, drugs: int = 40, held_out: float = 0.2) -> Folders:
         str(folder / n) for n in ("graph", "texts.jsonl", "vocabulary", "corpus")
     )
     vocabulary.build_vocabulary(graph, [texts], words)
-    link_corpus(graph, [texts], folder / "linked", linker="given", workers=1)
+    given, one = ChosenLinker(linker="given"), InParts(workers=1)
+    link_corpus(graph, [texts], folder / "linked", chosen=given, work=one)
     corpus.build_corpus(
         str(folder / "linked"),
         graph,

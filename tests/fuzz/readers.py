@@ -250,7 +250,7 @@ def _linked(folder: Path) -> list[Path]:
     fake_documents.graph().save(folder / "g")
     texts = [fake_documents.jsonl(folder / "a.jsonl")]
     with redirect_stdout(StringIO()):  # standard output is the fuzzer's
-        link_corpus(folder / "g", texts, folder / "out", workers=1)
+        link_corpus(folder / "g", texts, folder / "out", work=docs.InParts(workers=1))
     return sorted(p for p in (folder / "out").iterdir() if p.suffix in (".json", ".jsonl"))
 
 

@@ -56,8 +56,9 @@ class Stops(Embedder):
         return super().__call__(names)
 
 
-def embedder(folder: Path, kind: type[Embedder] = Embedder, **more: Any) -> Any:
-    return kind(TextEncoder(str(folder)), load_tokenizer(str(folder)), "tiny", **more)
+def embedder(folder: Path, kind: type[Embedder] = Embedder, **options: Any) -> Any:
+    chosen = LinkerOptions(**options)
+    return kind(TextEncoder(str(folder)), load_tokenizer(str(folder)), "tiny", chosen)
 
 
 def files(folder: Path) -> dict[str, bytes]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,8 +22,10 @@ from datamodules.genbioel.finetuning import representative_names
 from datamodules.genbioel.inputs import Inputs
 from datamodules.linking import Dictionary
 from datamodules.tokenizers import load_tokenizer
-from inference.generator import Generator, restriction
+from inference.encoders import Embedder
+from inference.generator import Generator, load_nearest
 from inference.linkers import Names, NearestByTfIdf
+from inference.options import LinkerOptions
 from models.genbioel import load_bart
 from tests.fakes import genbioel as fake
 from tests.fakes import linking as fakes
@@ -67,7 +70,9 @@ def names() -> Names:
     return Names(Dictionary([i for i, _ in WORDS], [n for _, n in WORDS]), "lower+punctuation")
 
 
-def generator(bart: str, prompt: bool = True, **more: object) -> Generator:
+def generator(
+    bart: str, prompt: bool = True, nearest: Embedder | None = None, **options: Any
+) -> Generator:
     inputs = Inputs(
         load_tokenizer(bart),
         max_length=96,
@@ -76,7 +81,8 @@ def generator(bart: str, prompt: bool = True, **more: object) -> Generator:
         max_words=24,
         prompt=prompt,
     )
-    return Generator(SimpleNamespace(bart=load_bart(bart)), inputs, "fake", **more)  # type: ignore[arg-type]
+    model = SimpleNamespace(bart=load_bart(bart))
+    return Generator(model, inputs, "fake", LinkerOptions(**options), nearest)
 
 
 @torch.no_grad()
@@ -127,9 +133,7 @@ def test_the_same_whatever_the_batch(bart: str) -> None:
 def test_candidates_restrict_each_mention(bart: str) -> None:
     dictionary = names()
     mentions, contexts = ["renal failure now", "nasal region", "qqq"], [None, None, None]
-    found = (
-        generator(bart, beams=5, candidates=("tfidf", 2)).on(dictionary).link(mentions, contexts)
-    )
+    found = generator(bart, beams=5, candidates="tfidf:2").on(dictionary).link(mentions, contexts)
     nearest = NearestByTfIdf(dictionary).tfidf
     for mention, ranking in zip(mentions, found, strict=True):
         scores, rows = nearest.search([mention], 2)
@@ -244,8 +248,9 @@ def test_fine_tuning_and_evaluation_by_command(
 def test_candidates_of_an_encoder(bart: str, fake_sapbert: sapbert.Folders, runs: Path) -> None:
     """The K nearest names by the encoder, and nothing else, are what the search may write."""
     dictionary = names()
-    by, nearest = restriction(f"{fake_sapbert.bert}:2")
-    assert nearest is not None and by == (fake_sapbert.bert, 2)
+    by = f"{fake_sapbert.bert}:2"
+    nearest = load_nearest(LinkerOptions(candidates=by))
+    assert nearest is not None
     found = (
         generator(bart, beams=8, candidates=by, nearest=nearest)
         .on(dictionary)
@@ -256,9 +261,10 @@ def test_candidates_of_an_encoder(bart: str, fake_sapbert: sapbert.Folders, runs
     assert {c.name for c in found[0]} <= best and {c.concept for c in found[0]} == {
         c for name in best for c in dictionary.concepts[name]
     }
-    assert restriction("all") == (None, None)
+    assert load_nearest(LinkerOptions(candidates="all")) is None
+    assert load_nearest(LinkerOptions(candidates="tfidf:2")) is None
     with pytest.raises(InputError, match="expected all, tfidf:50"):
-        restriction("sapbert")
+        LinkerOptions(candidates="sapbert")
 
 
 def test_a_name_of_another_language_is_a_name_of_its_concept(bart: str) -> None:

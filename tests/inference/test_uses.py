@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import fields
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from experiments.names import Encoder, encoder
 from inference import encoders, entity_table, generator
@@ -49,9 +51,9 @@ def test_an_encoder_of_entities(
 
 
 def test_a_generator(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(generator, "imported", lambda *_: lambda folder: None)
+    model = SimpleNamespace(bart=torch.nn.Identity())
+    monkeypatch.setattr(generator, "imported", lambda *_: lambda folder: model)
     monkeypatch.setattr(generator.Inputs, "from_export", lambda folder: None)
-    monkeypatch.setattr(generator.Generator, "__init__", lambda self, *given: None)
     options = Recorded()
     chosen = Encoder("x", "x", "models.genbioel:load", None, "w", {}, "genbioel")
     made = generator.generator(chosen, options)

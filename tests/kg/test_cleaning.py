@@ -2,6 +2,7 @@ import gzip
 import json
 import re
 from collections import Counter
+from dataclasses import fields
 from itertools import pairwise
 
 import pytest
@@ -10,16 +11,26 @@ from hypothesis import strategies as st
 
 from core.files import InputError
 from kg.build import cleaning
+from kg.documents.formats import InParts, files_in
 from tests.commands import command
 
 ALL = {"shortest": 1, "longest": 1000, "chinese": 0}
+
+
+def clean_files(source, out, shortest=256, longest=512, chinese=0.5, **options):
+    rules = cleaning.SegmentRules(shortest=shortest, longest=longest, chinese=chinese)
+    names = {field.name for field in fields(InParts)} & set(options)
+    work = InParts(**{"workers": 1} | {name: options.pop(name) for name in names})
+    return cleaning.clean_files([source], out, rules=rules, work=work, **options)
 
 
 def keep_segments(texts, **options):
     counts = Counter()
     return list(
         cleaning.segments(
-            [(f"d{i}", text) for i, text in enumerate(texts)], counts, **(ALL | options)
+            [(f"d{i}", text) for i, text in enumerate(texts)],
+            counts,
+            cleaning.SegmentRules(**(ALL | options)),
         )
     ), counts
 
@@ -29,7 +40,7 @@ def cleaned(folder, texts, **options):
     source.write_text(
         "".join(json.dumps({"id": f"d{i}", "text": text}) + "\n" for i, text in enumerate(texts))
     )
-    counts = cleaning.clean_files([source], folder / "out.jsonl", **(ALL | options), workers=1)
+    counts = clean_files(source, folder / "out.jsonl", **(ALL | options))
     found = [
         tuple(json.loads(line).values()) for line in (folder / "out.jsonl").read_text().splitlines()
     ]
@@ -125,7 +136,7 @@ def test_segments_count_what_they_drop(tmp_path):
 def test_the_papers_lengths_are_the_defaults():
     counts = Counter()
     texts = [("a", "病" * 255), ("b", "痛" * 256), ("c", "热" * 512), ("d", "冷" * 513)]
-    found = list(cleaning.segments(texts, counts))
+    found = list(cleaning.segments(texts, counts, cleaning.SegmentRules()))
     assert [(name, len(text)) for name, text in found] == [("b", 256), ("c", 512), ("d/0", 512)]
 
 
@@ -164,8 +175,8 @@ def put(folder, encoding="gb18030"):
 def test_folders_tables_and_encodings(tmp_path):
     folder = put(tmp_path / "text")
     left_out = Counter()
-    found = list(cleaning.texts(cleaning.files([folder], left_out), "gb18030", ["title", "ask"]))
-    assert left_out == {"files of a folder whose names stand for no format (.md)": 1}
+    found = list(cleaning.texts(files_in([folder], left_out), "gb18030", ["title", "ask"]))
+    assert +left_out == {"files of a folder whose names stand for no format (.md)": 1}
     assert found == [
         ("a:3", '题目一\n问，\n"答"'),
         ("a:4", "问二"),
@@ -174,28 +185,28 @@ def test_folders_tables_and_encodings(tmp_path):
         ("c:1", "头痛三天。"),
     ]
     whole = list(
-        cleaning.texts(cleaning.files([folder / "b.txt", folder / "sub"]), "gb18030", whole=True)
+        cleaning.texts(files_in([folder / "b.txt", folder / "sub"]), "gb18030", whole=True)
     )
     assert whole == [("b", "发热一天。\n咳嗽两天。"), ("c", "头痛三天。")]
     (tmp_path / "only").mkdir()
     (folder / "a.csv").rename(tmp_path / "only" / "a.csv")
-    assert len(list(cleaning.texts(cleaning.files([tmp_path / "only"]), "gb18030", ["ask"]))) == 2
+    assert len(list(cleaning.texts(files_in([tmp_path / "only"]), "gb18030", ["ask"]))) == 2
     for columns, message in (
         ([], "--columns, which of them are the text; it has department, title, ask"),
         (["answer"], "expected the column answer"),
     ):
         with pytest.raises(InputError, match=message):
-            list(cleaning.texts(cleaning.files([tmp_path / "only"]), "gb18030", columns))
+            list(cleaning.texts(files_in([tmp_path / "only"]), "gb18030", columns))
     with pytest.raises(InputError, match=r"b\.txt:1: not utf-8 text"):
-        list(cleaning.texts(cleaning.files([folder])))
+        list(cleaning.texts(files_in([folder])))
     with pytest.raises(InputError, match="--encoding gb99: no such encoding"):
-        list(cleaning.texts(cleaning.files([folder]), "gb99"))
+        list(cleaning.texts(files_in([folder]), "gb99"))
     with pytest.raises(InputError, match="no text in this folder"):
         (tmp_path / "none").mkdir()
-        list(cleaning.files([tmp_path / "none"]))
+        list(files_in([tmp_path / "none"]))
     (tmp_path / "only" / "a.csv").write_text("ask\na,b\n")
     with pytest.raises(InputError, match=r"a\.csv:2: expected 1 columns, got 2"):
-        list(cleaning.texts(cleaning.files([tmp_path / "only"]), columns=["ask"]))
+        list(cleaning.texts(files_in([tmp_path / "only"]), columns=["ask"]))
 
 
 def write_texts(folder, count=400):
@@ -215,25 +226,25 @@ def write_texts(folder, count=400):
 
 @pytest.mark.parametrize("options", [{"workers": 1}, {"workers": 3}])
 def test_parts_make_the_same_bytes(tmp_path, options):
-    given = {"columns": ["ask"], "shortest": 4, "longest": 20, "workers": 1}
+    given = {"columns": ["ask"], "shortest": 4, "longest": 20}
     source = write_texts(tmp_path / "in")
     whole, counts = (
         tmp_path / "whole.jsonl",
-        cleaning.clean_files([source], tmp_path / "whole.jsonl", **given),
+        clean_files(source, tmp_path / "whole.jsonl", **given),
     )
     assert (
         counts["dropped: segments that were there already"] > 100
         and counts["documents"] == 400 + 58
     )
     out = tmp_path / "out.jsonl"
-    assert cleaning.clean_files([source], out, part_size=3000, **(given | options)) == counts
+    assert clean_files(source, out, part_size=3000, **(given | options)) == counts
     assert out.read_bytes() == whole.read_bytes()
 
 
 def test_a_stopped_run_resumes(tmp_path, monkeypatch):
-    given = {"columns": ["ask"], "shortest": 4, "longest": 20, "part_size": 3000, "workers": 1}
+    given = {"columns": ["ask"], "shortest": 4, "longest": 20, "part_size": 3000}
     source, out, read = write_texts(tmp_path / "in"), tmp_path / "out.jsonl", []
-    counts = cleaning.clean_files([source], tmp_path / "whole.jsonl", **given)
+    counts = clean_files(source, tmp_path / "whole.jsonl", **given)
     write = cleaning._write_part
 
     def stops(reading, spans, path, **more):
@@ -244,17 +255,17 @@ def test_a_stopped_run_resumes(tmp_path, monkeypatch):
 
     monkeypatch.setattr(cleaning, "_write_part", stops)
     with pytest.raises(KeyboardInterrupt):
-        cleaning.clean_files([source], out, **given)
+        clean_files(source, out, **given)
     assert not out.exists() and len(list((tmp_path / "out.jsonl.parts").glob("part-*"))) == 3
     with pytest.raises(InputError, match=r"begun with other settings \(shortest\). Add --fresh"):
-        cleaning.clean_files([source], out, **given | {"shortest": 5})
+        clean_files(source, out, **given | {"shortest": 5})
     part = tmp_path / "out.jsonl.parts" / "part-00000.jsonl"
     good = part.read_bytes()
     part.write_bytes(good.replace("发".encode(), "癹".encode(), 1))
     with pytest.raises(InputError, match=r"part-00000\.jsonl.*Remove"):
-        cleaning.clean_files([source], out, **given)
+        clean_files(source, out, **given)
     part.write_bytes(good)
-    assert not out.exists() and cleaning.clean_files([source], out, **given) == counts
+    assert not out.exists() and clean_files(source, out, **given) == counts
     assert out.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
     assert read[4:] == sorted(set(read))[3:]  # what was there is not cleaned again
 

@@ -9,29 +9,33 @@ import signal
 import subprocess
 import sys
 import time
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from core.files import InputError, locked
-from kg.documents.formats import part_name
+from kg.documents.formats import InParts, part_name
 from kg.ids import Ids
 from kg.linking import Document, GivenLinker, Mention, linked_documents
 from kg.linking import run as runs
+from kg.linking.run import ChosenLinker
 from tests.commands import command
 from tests.fakes import documents as fakes
 from tests.fakes.leftovers import left_by
 
 pytestmark = pytest.mark.usefixtures("preloaded")
 main = command("data link")
-link_corpus = partial(runs.link_corpus, workers=1)
 
 TEXTS = [
     (f"d{i}", f"Text {i}: seizure and type 2 diabetes mellitus (TD{i % 3}); TD{i % 3} 糖尿病.")
     for i in range(23)
 ]
+
+
+def link_corpus(graph, inputs, out, workers=1, part_size=InParts.part_size, **options):
+    work = InParts(workers=workers, part_size=part_size)
+    return runs.link_corpus(graph, inputs, out, work=work, **options)
 
 
 @pytest.fixture
@@ -308,7 +312,7 @@ def test_damaged_parts_are_found(graph, tmp_path):
 
 def test_given_linker(graph, tmp_path):
     source = fakes.pubtator(tmp_path / "a.pubtator")
-    made = link_corpus(graph, [source], tmp_path / "out", linker="given")
+    made = link_corpus(graph, [source], tmp_path / "out", chosen=ChosenLinker(linker="given"))
     assert [len(d.mentions) for d in linked_documents(tmp_path / "out")] == [4, 3, 1] and made[
         "left_out"
     ] == 0
@@ -367,8 +371,7 @@ def test_scispacy_linker(pipeline, graph, tmp_path):
         graph,
         [fakes.plain(tmp_path / "a.txt")],
         tmp_path / "out",
-        linker="scispacy",
-        pipeline=pipeline,
+        chosen=ChosenLinker(linker="scispacy", pipeline=pipeline),
         workers=2,
         part_size=1,
     )

@@ -10,9 +10,8 @@ import pytest
 
 from core.files import InputError
 from kg.build.layouts import PRESETS, load_preset, preset_names
-from kg.build.sources import tables
 from kg.graph import KnowledgeGraph
-from tests.commands import command
+from tests.commands import command, read_tables
 from tests.fakes.vocabularies import WRITERS, write_hgnc
 
 #: {preset: rows of entities, names, definitions, triples, equivalences}
@@ -56,7 +55,7 @@ def test_a_vocabulary_is_built_by_the_command_in_its_preset(preset: str, tmp_pat
 
 
 def read(preset: str, folder: Path, **options: Any) -> KnowledgeGraph:
-    return tables.read(WRITERS[preset](folder), preset=preset, **options)
+    return read_tables(WRITERS[preset](folder), preset=preset, **options)
 
 
 def test_what_a_vocabulary_says_is_kept(tmp_path: Path) -> None:
@@ -104,20 +103,20 @@ def test_wikidata_by_language(tmp_path: Path) -> None:
 def test_a_wrong_preset_and_a_missing_column_say_which_columns_exist(tmp_path: Path) -> None:
     path = write_hgnc(tmp_path)
     with pytest.raises(InputError, match=r"txt:1: no column DrugBank ID, Common name.*it has hgnc"):
-        tables.read(path, preset="drugbank")
+        read_tables(path, preset="drugbank")
     path.write_text(path.read_text().replace("symbol\t", "sign\t", 1))
     with pytest.raises(InputError, match=r"no column symbol, .*hgnc_id, sign, name"):
-        tables.read(path, preset="hgnc")
-    assert len(tables.read(path, preset="hgnc", columns=["name=sign"]).entities) == 2
+        read_tables(path, preset="hgnc")
+    assert len(read_tables(path, preset="hgnc", columns=["name=sign"]).entities) == 2
     with pytest.raises(InputError, match="no such preset; did you mean hgnc?"):
-        tables.read(path, preset="hgncc")
+        read_tables(path, preset="hgncc")
     with pytest.raises(InputError, match=r"names its files and columns itself"):
-        tables.read(path, preset="hgnc", headerless=True)
+        read_tables(path, preset="hgnc", headerless=True)
     with pytest.raises(InputError, match=r"no file for the preset snomed .*sct2_concept"):
-        tables.read(tmp_path, preset="snomed")
+        read_tables(tmp_path, preset="snomed")
     path.write_text("")
     with pytest.raises(InputError, match="the file is empty"):
-        tables.read(path, preset="hgnc")
+        read_tables(path, preset="hgnc")
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
@@ -125,7 +124,7 @@ def test_a_wrong_preset_and_a_missing_column_say_which_columns_exist(tmp_path: P
 def test_marks_line_ends_and_utf_16(tmp_path: Path, encoding: str, end: str) -> None:
     path = write_hgnc(tmp_path)
     path.write_bytes(path.read_text().replace("\n", end).replace("abc one", "α").encode(encoding))
-    graph = tables.read(path, preset="hgnc")
+    graph = read_tables(path, preset="hgnc")
     assert ("α", "exact", "en") in names_of(graph, "HGNC:1") and len(graph.entities) == 2
 
 
@@ -133,7 +132,7 @@ def test_repeated_ids_of_a_vocabulary_are_errors_with_their_line(tmp_path: Path)
     path = write_hgnc(tmp_path)
     path.write_text(path.read_text().replace("HGNC:2", "HGNC:1"))
     with pytest.raises(InputError, match=r"txt:3: entity id 'HGNC:1' occurs twice"):
-        tables.read(path, preset="hgnc")
+        read_tables(path, preset="hgnc")
 
 
 def test_a_preset_of_ones_own_and_its_errors(tmp_path: Path) -> None:
@@ -141,7 +140,7 @@ def test_a_preset_of_ones_own_and_its_errors(tmp_path: Path) -> None:
     text = "tables:\n- entities: {id: 'X:{no}', name: '{label}'}\n"
     own.write_text(text)
     (tmp_path / "t.csv").write_text("no|label\n1|one\n2|\n")
-    graph = tables.read(tmp_path / "t.csv", preset=str(own))
+    graph = read_tables(tmp_path / "t.csv", preset=str(own))
     assert rows_of(graph.entities) == [("X:1", "one", "")]
     assert graph.manifest["left_out"]["rows of entities whose name is empty"] == 1
     for broken, message in (
@@ -161,13 +160,13 @@ def test_the_first_twenty_errors_are_one_message(tmp_path: Path) -> None:
     rows = "".join(f"E{n},\n" for n in range(30))
     (tmp_path / "entities.csv").write_text("id,name\n" + rows)
     with pytest.raises(InputError) as caught:
-        tables.read(tmp_path)
+        read_tables(tmp_path)
     lines = str(caught.value).splitlines()
     assert lines[0] == "the first 20 errors:" and len(lines) == 21
     assert "entities.csv:2: name is empty" in lines[1] and "entities.csv:21:" in lines[20]
     (tmp_path / "entities.csv").write_text("id,name\nE1,a\nE2\nE1,b\nE3,c,d\n")
     with pytest.raises(InputError) as caught:
-        tables.read(tmp_path)
+        read_tables(tmp_path)
     assert [line.partition(".csv:")[2][:2] for line in str(caught.value).splitlines()[1:]] == [
         "3:",
         "4:",
@@ -179,22 +178,22 @@ def test_the_first_twenty_errors_are_one_message(tmp_path: Path) -> None:
 def test_a_delimiter_is_the_headings_or_named(tmp_path: Path, mark: str) -> None:
     path = tmp_path / "entities.csv"
     path.write_text(f'id{mark}name\nE1{mark}"a,b;c"\n')
-    assert tables.read(tmp_path).entities["name"].to_pylist() == ["a,b;c"]
-    assert tables.read(path).entities["name"].to_pylist() == ["a,b;c"]  # a single file of entities
+    assert read_tables(tmp_path).entities["name"].to_pylist() == ["a,b;c"]
+    assert read_tables(path).entities["name"].to_pylist() == ["a,b;c"]  # a single file of entities
     path.write_text("id:name\nE1:a\n")
-    assert tables.read(path, delimiter=":").entities["name"].to_pylist() == ["a"]
+    assert read_tables(path, delimiter=":").entities["name"].to_pylist() == ["a"]
     with pytest.raises(InputError, match="--delimiter ab: expected one character"):
-        tables.read(path, delimiter="ab")
+        read_tables(path, delimiter="ab")
 
 
 def test_columns_of_one_table_and_keys_inside_keys(tmp_path: Path) -> None:
     (tmp_path / "entities.jsonl").write_text('{"key": 7, "labels": {"en": {"value": "gout"}}}\n')
     (tmp_path / "names.csv").write_text("id,title,class\n7,podagra,exact\n")
     columns = ["entities.id=key", "entities.name=labels.en.value", "names.name=title"]
-    graph = tables.read(tmp_path, columns=[*columns, "names.kind=class"])
+    graph = read_tables(tmp_path, columns=[*columns, "names.kind=class"])
     assert names_of(graph, "7") == [("gout", "preferred", "en"), ("podagra", "exact", "en")]
     with pytest.raises(InputError, match="--columns name.x=y"):
-        tables.read(tmp_path, columns=["name.x=y"])
+        read_tables(tmp_path, columns=["name.x=y"])
 
 
 def test_a_workbook(tmp_path: Path) -> None:
@@ -210,23 +209,23 @@ def test_a_workbook(tmp_path: Path) -> None:
         sheet.append(row)
     book.active.append(["id", "title"])
     book.save(tmp_path / "codes.xlsx")
-    graph = tables.read(tmp_path / "codes.xlsx", sheet="codes")
+    graph = read_tables(tmp_path / "codes.xlsx", sheet="codes")
     assert rows_of(graph.entities) == [("1", "gout", "disease")]
     assert graph.manifest["left_out"] == {
         "entities whose name says that there is none (NA)": 1,
     }
     with pytest.raises(InputError, match="no sheet 'x'; choose from: first, codes"):
-        tables.read(tmp_path / "codes.xlsx", sheet="x")
+        read_tables(tmp_path / "codes.xlsx", sheet="x")
     (tmp_path / "codes.xlsx").write_text("id,name\n")
     with pytest.raises(InputError, match="no workbook that can be read"):
-        tables.read(tmp_path / "codes.xlsx")
+        read_tables(tmp_path / "codes.xlsx")
 
 
 def test_a_name_that_says_there_is_none_takes_its_rows_along(tmp_path: Path) -> None:
     (tmp_path / "entities.csv").write_text("id,name\nE1,a\nE2,N/A\n")
     (tmp_path / "triples.csv").write_text("head,relation,tail\nE1,r,E2\n")
     (tmp_path / "names.csv").write_text("id,name\nE1,null\nE1,b\n")
-    graph = tables.read(tmp_path)
+    graph = read_tables(tmp_path)
     assert graph.counts()["entities"] == 1 and len(graph.triples) == 0
     assert graph.manifest["left_out"] == {
         "entities whose name says that there is none (N/A)": 1,

@@ -233,13 +233,21 @@ def test_settings_keep_what_rules_drop():
     ]
     graph = graphs.graph(dict.fromkeys(["药", "丸", "病", "湖南", "fever", "热", "文本"], ""), rows)
     assert (
-        part_rows(refine.refined(graph, without=(), least=1, loose=1, foreign=True)) == rows[:4]
+        part_rows(
+            refine.refined(graph, rules=refine.Refining(without=(), least=1, loose=1, foreign=True))
+        )
+        == rows[:4]
     )  # the rest: untyped, once
     typed = graphs.graph(
         dict.fromkeys(["药", "丸", "病", "湖南", "fever", "热", "文本"], "x"), rows
     )
-    assert part_rows(refine.refined(typed, without=(), least=1, foreign=True)) == rows
-    assert part_rows(refine.refined(typed, without=("见", "因"), foreign=True)) == [*rows[:5]]
+    assert (
+        part_rows(refine.refined(typed, rules=refine.Refining(without=(), least=1, foreign=True)))
+        == rows
+    )
+    assert part_rows(
+        refine.refined(typed, rules=refine.Refining(without=("见", "因"), foreign=True))
+    ) == [*rows[:5]]
 
 
 def test_equivalences_are_undirected_and_apart():
@@ -283,7 +291,7 @@ def test_equivalences_are_undirected_and_apart():
     assert not {frozenset((h, t)) for h, _, t in part_rows(done)} & {
         frozenset((h, t)) for h, _, t in part_rows(done, "equivalences")
     }
-    foreign = refine.refined(graph, foreign=True)  # they stay Chinese
+    foreign = refine.refined(graph, rules=refine.Refining(foreign=True))  # they stay Chinese
     assert foreign.manifest["refined"]["equivalences"] == report["equivalences"]
 
 
@@ -404,7 +412,9 @@ def test_definitions_follow_their_entities():
         {"药": "drug", "病": "disease", "岛": "disease"}, [("药", "治", "病"), ("药", "防", "病")]
     )
     graph.definitions = table("definitions", {"id": ["岛", "病"], "text": ["甲", "乙"]})
-    assert part_rows(refine.refined(graph, least=1), "definitions") == [("病", "乙")]
+    assert part_rows(refine.refined(graph, rules=refine.Refining(least=1)), "definitions") == [
+        ("病", "乙")
+    ]
 
 
 def test_bad_settings_and_nothing_left():
@@ -413,7 +423,7 @@ def test_bad_settings_and_nothing_left():
         refine.refined(graph)
     for wrong in ({"longest": 0}, {"least": 0}, {"loose": 1.5}, {"share": -1}):
         with pytest.raises(InputError, match="expected longest and least of 1 or more"):
-            refine.refined(graph, **wrong)
+            refine.refined(graph, rules=refine.Refining(**wrong))
 
 
 def test_refining_twice_changes_nothing():

@@ -26,6 +26,7 @@ from kg.build.segment.mining import vocabulary
 from kg.build.segment.ngrams import cohesion, grams, shaped, symbols
 from kg.build.segment.phrases import (
     FEATURES,
+    Mining,
     PhraseModel,
     candidates,
     mine,
@@ -210,7 +211,7 @@ WORDS = [
 
 
 def test_held_out_names_are_found():
-    mined = mine(corpus(), WORDS, held_out=0.3, sample=40, seed=1)
+    mined = mine(corpus(), WORDS, Mining(held_out=0.3, seed=1), sample=40)
     measured = precision(mined, best=len(mined.held_out) + 3, drawn=5)
     assert 2 <= len(mined.held_out) <= 6 and mined.held_out.isdisjoint(mined.training)
     assert mined.held_out | mined.training == set(WORDS)
@@ -226,8 +227,11 @@ def test_held_out_names_are_found():
 
 
 def test_mining_is_deterministic():
-    assert mine(corpus(), WORDS, seed=3) == mine(corpus(), WORDS, seed=3)
-    assert mine(corpus(), WORDS, seed=3).phrases != mine(corpus(), WORDS, seed=4).phrases
+    assert mine(corpus(), WORDS, Mining(seed=3)) == mine(corpus(), WORDS, Mining(seed=3))
+    assert (
+        mine(corpus(), WORDS, Mining(seed=3)).phrases
+        != mine(corpus(), WORDS, Mining(seed=4)).phrases
+    )
 
 
 def test_quality_of_what_the_trees_can_part():
@@ -252,12 +256,12 @@ def test_text_without_candidates(texts):
         ({"least": 1}, "least >= 2"),
         ({"longest": 1}, "longest >= 2"),
         ({"held_out": 1}, "held_out"),
-        ({"trees": 0}, "trees"),
+        ({"most": 0}, "most"),
     ],
 )
 def test_mining_settings(settings, message):
     with pytest.raises(InputError, match=message):
-        mine(["糖尿病"], ["糖尿病"], **settings)
+        mine(["糖尿病"], ["糖尿病"], Mining(**settings))
     with pytest.raises(InputError, match="no text"):
         mine([], ["糖尿病"])
 

@@ -6,7 +6,7 @@ import pytest
 
 from core.files import InputError
 from kg.build.sources import tables
-from tests.commands import command
+from tests.commands import command, read_tables
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "data"
 
@@ -42,7 +42,7 @@ def check(graph, text):
 
 
 def test_csv(tmp_path):
-    check(tables.read(put(tmp_path, CSV)), "A drug\nof two lines.")
+    check(read_tables(put(tmp_path, CSV)), "A drug\nof two lines.")
 
 
 def test_tsv_gz_with_a_byte_order_mark(tmp_path):
@@ -56,7 +56,7 @@ def test_tsv_gz_with_a_byte_order_mark(tmp_path):
         "definitions.tsv": 'id\ttext\nE1\tA "drug\n',
         "triples.tsv.gz": "tail\trelation\thead\r\nE2\ttreats\tE1\r\n",
     }
-    check(tables.read(put(tmp_path, files)), 'A "drug')
+    check(read_tables(put(tmp_path, files)), 'A "drug')
 
 
 def test_jsonl(tmp_path):
@@ -72,17 +72,17 @@ def test_jsonl(tmp_path):
         "definitions.jsonl": '{"id": "E1", "text": "A\\ndrug"}\n',
         "triples.jsonl": '{"head": "E1", "relation": "treats", "tail": "E2"}\n',
     }
-    check(tables.read(put(tmp_path, files)), "A\ndrug")
+    check(read_tables(put(tmp_path, files)), "A\ndrug")
 
 
 def test_headerless_triples_alone(tmp_path):
     path = put(tmp_path, {"train.txt": "a\tr\tb\nb\ts\tc\n"}) / "train.txt"
-    graph = tables.read(path, headerless=True, missing="add")
+    graph = read_tables(path, headerless=True, missing="add")
     assert rows(graph.entities) == [("a", "a", ""), ("b", "b", ""), ("c", "c", "")]
     assert rows(graph.triples) == [("a", "r", "b"), ("b", "s", "c")]
     assert {row[2] for row in rows(graph.names)} == {"preferred"}
     with pytest.raises(InputError, match=r"no entities table.*--missing add"):
-        tables.read(path, headerless=True)
+        read_tables(path, headerless=True)
 
 
 def test_several_files_and_other_column_names(tmp_path):
@@ -91,7 +91,7 @@ def test_several_files_and_other_column_names(tmp_path):
         "a.tsv": "source\tedge\ttarget\n1\tbelow\t2\n",
         "b.tsv": "source\tedge\ttarget\n2\tabove\t1\n",
     }
-    graph = tables.read(
+    graph = read_tables(
         put(tmp_path, files),
         entities=("nodes.tsv",),
         triples=("a.tsv", "b.tsv"),
@@ -100,15 +100,15 @@ def test_several_files_and_other_column_names(tmp_path):
     assert rows(graph.entities) == [("1", "one", "number"), ("2", "two", "number")]
     assert rows(graph.triples) == [("1", "below", "2"), ("2", "above", "1")]
     with pytest.raises(InputError, match="--columns head: expected ours=theirs"):
-        tables.read(tmp_path, columns=("head",))
+        read_tables(tmp_path, columns=("head",))
 
 
 def test_equivalences(tmp_path):
     more = {"equivalences.csv": "head,tail,relation\nE1,E2,别称\nE2,E1,\nE2,E1,\n"}
-    graph = tables.read(put(tmp_path, CSV | more))
+    graph = read_tables(put(tmp_path, CSV | more))
     assert rows(graph.equivalences) == [("E1", "别称", "E2"), ("E2", "equivalent", "E1")]
     assert rows(graph.triples) == [("E1", "treats", "E2")]
-    named = tables.read(
+    named = read_tables(
         put(tmp_path, {"same.tsv": "head\ttail\nE1\tE2\n"}), equivalences=("same.tsv",)
     )
     assert rows(named.equivalences) == [("E1", "equivalent", "E2")]
@@ -117,17 +117,17 @@ def test_equivalences(tmp_path):
 def test_missing_adds(tmp_path):
     put(tmp_path, CSV | {"triples.csv": "head,relation,tail\nE1,treats,E9\n"})
     with pytest.raises(InputError, match=r"triples\.csv:2: unknown entity id 'E9'"):
-        tables.read(tmp_path)
-    assert rows(tables.read(tmp_path, missing="add").entities)[2] == ("E9", "E9", "")
+        read_tables(tmp_path)
+    assert rows(read_tables(tmp_path, missing="add").entities)[2] == ("E9", "E9", "")
 
 
 def test_encoding(tmp_path):
     put(tmp_path, {"entities.csv": "id,name\n1,阿司匹林\n".encode("gb18030")})
-    assert tables.read(tmp_path, encoding="gb18030").entities["name"].to_pylist() == ["阿司匹林"]
+    assert read_tables(tmp_path, encoding="gb18030").entities["name"].to_pylist() == ["阿司匹林"]
     with pytest.raises(InputError, match=r"entities\.csv:2: not utf-8 text"):
-        tables.read(tmp_path)
+        read_tables(tmp_path)
     with pytest.raises(InputError, match="--encoding utf-9: no such encoding"):
-        tables.read(tmp_path, encoding="utf-9")
+        read_tables(tmp_path, encoding="utf-9")
 
 
 @pytest.mark.parametrize(
@@ -173,16 +173,16 @@ def test_encoding(tmp_path):
 )
 def test_broken(tmp_path, files, message):
     with pytest.raises(InputError, match=message):
-        tables.read(put(tmp_path, CSV | files))
+        read_tables(put(tmp_path, CSV | files))
 
 
 def test_nothing_there(tmp_path):
     with pytest.raises(InputError, match="no tables here"):
-        tables.read(tmp_path)
+        read_tables(tmp_path)
     with pytest.raises(InputError, match=r"none\.csv: no such file"):
-        tables.read(put(tmp_path, CSV), triples=("none.csv",))
+        read_tables(put(tmp_path, CSV), triples=("none.csv",))
     with pytest.raises(InputError, match="--missing maybe: expected error, add or drop"):
-        tables.read(tmp_path, missing="maybe")
+        read_tables(tmp_path, missing="maybe")
 
 
 @pytest.mark.data
@@ -192,7 +192,7 @@ def test_real(tmp_path):
             pytest.skip(f"{SHARED / archive} is not here")
         with tarfile.open(SHARED / archive) as tar:
             tar.extractall(tmp_path, filter="data")
-    semnet = tables.read(
+    semnet = read_tables(
         tmp_path / "umls_semnet",
         triples=("train.txt", "valid.txt", "test.txt"),
         headerless=True,
@@ -203,7 +203,7 @@ def test_real(tmp_path):
         46,
         5216 + 652 + 661,
     )
-    hetionet = tables.read(
+    hetionet = read_tables(
         tmp_path / "hetionet",
         entities=("nodes.tsv",),
         triples=("edges-5k.sif.gz",),
@@ -220,7 +220,7 @@ def test_names_of_files_and_columns_in_any_case_number_and_usual_word(tmp_path):
         "relations.csv": "Head,Relation,TAIL,score\nE1,treats,E2,1\nE1,treats,E2,2\n",
         "read.me": "x",
     }
-    graph = tables.read(put(tmp_path, files))
+    graph = read_tables(put(tmp_path, files))
     check(graph, "A drug\nof two lines.")
     assert graph.manifest["left_out"] == {
         "files that are no table (read.me)": 1,
@@ -230,7 +230,7 @@ def test_names_of_files_and_columns_in_any_case_number_and_usual_word(tmp_path):
 
 
 def test_a_tables_own_name_goes_first_and_two_other_names_are_refused(tmp_path):
-    graph = tables.read(put(tmp_path, CSV | {"relations.csv": "no table\n"}))
+    graph = read_tables(put(tmp_path, CSV | {"relations.csv": "no table\n"}))
     check(graph, "A drug\nof two lines.")
     assert graph.manifest["left_out"]["files that are no table (relations.csv)"] == 1
     (tmp_path / "triples.csv").unlink()
@@ -239,7 +239,7 @@ def test_a_tables_own_name_goes_first_and_two_other_names_are_refused(tmp_path):
         InputError,
         match=r"edges\.csv and relations\.csv could all be triples\. Name which: --triples FILE",
     ):
-        tables.read(tmp_path)
+        read_tables(tmp_path)
     put(
         tmp_path,
         {
@@ -248,13 +248,13 @@ def test_a_tables_own_name_goes_first_and_two_other_names_are_refused(tmp_path):
         },
     )
     # the exact name goes first
-    assert tables.read(tmp_path, triples=("edges.csv",)).names["kind"].to_pylist()[-1] == "broad"
+    assert read_tables(tmp_path, triples=("edges.csv",)).names["kind"].to_pylist()[-1] == "broad"
     put(tmp_path, {"names.csv": "id,name,Kind,kinds\nE1,a,b,c\n"})
     with pytest.raises(InputError, match=r"names\.csv:1: Kind and kinds could both be kind"):
-        tables.read(tmp_path, triples=("edges.csv",))
+        read_tables(tmp_path, triples=("edges.csv",))
     put(tmp_path, {"names.csv": "id,name,name\nE1,a,b\n"})
     with pytest.raises(InputError, match=r"names\.csv:1: the column 'name' occurs twice"):
-        tables.read(tmp_path, triples=("edges.csv",))
+        read_tables(tmp_path, triples=("edges.csv",))
 
 
 def test_kinds_and_languages_in_any_case(tmp_path):
@@ -262,7 +262,7 @@ def test_kinds_and_languages_in_any_case(tmp_path):
         "id,name,kind,language\nE1,a,EXACT,EN\nE1,b,Uk"
         " Spelling,eng\nE1,c,,English\nE1,d,related,chi\nE1,e,exact,pt-BR\n"
     )
-    graph = tables.read(put(tmp_path, {"entities.csv": "id,name\nE1,x\n", "names.csv": names}))
+    graph = read_tables(put(tmp_path, {"entities.csv": "id,name\nE1,x\n", "names.csv": names}))
     found = [(row["kind"], row["language"]) for row in graph.names.to_pylist()[1:]]
     assert found == [
         ("exact", "en"),
@@ -277,14 +277,14 @@ def test_kinds_and_languages_in_any_case(tmp_path):
     ):
         put(tmp_path, {"names.csv": f"id,name,kind,language\n{row}\n"})
         with pytest.raises(InputError, match=rf"names\.csv:2: .*{message}"):
-            tables.read(tmp_path)
+            read_tables(tmp_path)
 
 
 def test_fields_of_tsv_may_be_in_quotes(tmp_path):
     rows_ = (
         '"id"\t"name"\nE1\t"one\ttab and ""quotes"""\nE2\t"Foo" syndrome\nE3\t5" pipe\nE4\t"open\n'
     )
-    graph = tables.read(put(tmp_path, {"entities.tsv": rows_}))
+    graph = read_tables(put(tmp_path, {"entities.tsv": rows_}))
     assert graph.entities["name"].to_pylist() == [
         'one tab and "quotes"',
         '"Foo" syndrome',
@@ -305,7 +305,7 @@ def test_fields_of_tsv_may_be_in_quotes(tmp_path):
 def test_tables_without_an_entity_are_an_error_that_names_them(tmp_path, files, options, message):
     put(tmp_path, files)
     with pytest.raises(InputError, match=message):
-        tables.read(tmp_path, **options)
+        read_tables(tmp_path, **options)
     words = ["tables", str(tmp_path), "--out", str(tmp_path / "graph")]
     words += [f"{name}={value}" for name, value in options.items()]
     assert command("graph build")(words) == 2 and not (tmp_path / "graph").exists()
@@ -313,7 +313,7 @@ def test_tables_without_an_entity_are_an_error_that_names_them(tmp_path, files, 
 
 def test_hidden_files_and_tables_without_a_row_are_counted(tmp_path):
     more = {"._entities.csv": b"\x00\x05", ".DS_Store": "x", "definitions.csv": "id,text\n"}
-    graph = tables.read(put(tmp_path, CSV | more))
+    graph = read_tables(put(tmp_path, CSV | more))
     assert len(graph.entities) == 2
     left_out = graph.manifest["left_out"]
     assert left_out["hidden files"] == 2
@@ -334,7 +334,7 @@ def test_a_csv_with_semicolons(tmp_path):
         "definitions.csv": 'id,text\nE1,"A drug; of two lines."\n',
         "triples.csv": "head;relation;tail\nE1;treats;E2\n",
     }
-    check(tables.read(put(tmp_path, files)), "A drug; of two lines.")
+    check(read_tables(put(tmp_path, files)), "A drug; of two lines.")
 
 
 def test_several_names_in_a_field(tmp_path):
@@ -342,7 +342,7 @@ def test_several_names_in_a_field(tmp_path):
     text += "H:1\tA1BG\t GAB | ABG|GAB\tN/A\nH:2\tA2M\t\tA2M|FWP007\n"
     put(tmp_path, {"entities.tsv": text})
     options = {"columns": ["id=hgnc_id", "name=symbol"], "separator": "|"}
-    graph = tables.read(tmp_path, synonyms=["alias_symbol", "prev_symbol"], **options)
+    graph = read_tables(tmp_path, synonyms=["alias_symbol", "prev_symbol"], **options)
     assert [row[:3] for row in rows(graph.names)] == [
         ("H:1", "A1BG", "preferred"),
         ("H:1", "GAB", "synonym"),
@@ -354,9 +354,9 @@ def test_several_names_in_a_field(tmp_path):
         "fields of prev_symbol that say there is no name (N/A)": 1,
     }
     with pytest.raises(InputError, match=r"no column 'aliases'; expected one of hgnc_id"):
-        tables.read(tmp_path, synonyms=["aliases"], **options)
+        read_tables(tmp_path, synonyms=["aliases"], **options)
     with pytest.raises(InputError, match="--separator"):
-        tables.read(tmp_path, columns=options["columns"], separator="")
+        read_tables(tmp_path, columns=options["columns"], separator="")
 
 
 @pytest.mark.parametrize(
@@ -372,16 +372,16 @@ def test_a_column_that_is_not_read_is_an_error(
 ) -> None:
     (tmp_path / "e.csv").write_text("Code,Label,Kind\nD1,gout,disease\n")
     with pytest.raises(InputError, match=message):
-        tables.read(tmp_path / "e.csv", columns=["id=Code", *columns])
+        read_tables(tmp_path / "e.csv", columns=["id=Code", *columns])
     folder = tmp_path / "folder"
     folder.mkdir()
     (folder / "entities.csv").write_text("id,name,Kind\nD1,gout,disease\n")
     with pytest.raises(InputError, match="--columns type=Kynd"):
-        tables.read(folder, columns=["type=Kynd"])
-    graph = tables.read(folder, columns=["entities.type=Kind"])
+        read_tables(folder, columns=["type=Kynd"])
+    graph = read_tables(folder, columns=["entities.type=Kind"])
     assert graph.entities["type"].to_pylist() == ["disease"]
 
 
 def test_a_type_that_says_there_is_none_is_empty(tmp_path: Path) -> None:
     (tmp_path / "e.csv").write_text("id,name,type\nD1,gout,N/A\nD2,ataxia,sign\n")
-    assert tables.read(tmp_path / "e.csv").entities["type"].to_pylist() == ["", "sign"]
+    assert read_tables(tmp_path / "e.csv").entities["type"].to_pylist() == ["", "sign"]

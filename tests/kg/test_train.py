@@ -18,9 +18,13 @@ from core.files import InputError
 from core.logs import set_up
 from kg.graph import KnowledgeGraph, table
 from kg.vectors.embeddings import EmbeddingTable
-from kg.vectors.train import TransE, _Epochs, link_prediction, split, train
+from kg.vectors.train import Training, TransE, _Epochs, link_prediction, split
 
 pytestmark = pytest.mark.usefixtures("preloaded")
+
+
+def train(graph: str, out: str, **options: Any) -> EmbeddingTable:
+    return Training(graph=graph, out=out, **options).run()
 
 
 def ladder(folder: Path, n: int = 40) -> str:

@@ -28,10 +28,9 @@ from kg.vectors.train import (
     shortened,
     split,
     started_from,
-    train,
 )
 from tests.kg.test_pagerank import saved
-from tests.kg.test_train import ladder
+from tests.kg.test_train import ladder, train
 
 ENTITIES, RELATIONS = 40, 5
 

@@ -35,6 +35,7 @@ import torch
 from transformers import BertModel
 
 from benchmarks.fonts import chinese_font, label
+from benchmarks.papers.embert.attention_options import Panels, Sample
 from benchmarks.papers.embert.maps import Text, attention_maps, joined
 from benchmarks.papers.embert.measures import DIRECTIONS, LIKENESS, even, layer_of, share
 from benchmarks.papers.embert.sentences import Halves, Swap, halves, mentions, pools, swaps
@@ -63,6 +64,8 @@ PARTS: dict[str, Callable[[Swap], bool]] = {
         len(s.synonym) == len(s.original) and not s.shared
     ),
 }
+#: layer, of how many. Section 4.5: attention at layer 11 of BERT-base's 12; caption of Figure 3: 10
+DEPTH2, DEPTH3 = (11, 12), (10, 12)
 FILES = ("figure2.csv", "figure2.png", "figure3.csv", "figure3.png", "summary.json")
 SHOWN2, SHOWN3 = 20, 30  # tokens of a sentence in a picture; the paper shows 20 in Figure 2
 
@@ -486,67 +489,65 @@ def format_summary(summary: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def draw(
-    model: str,
-    base: str,
-    ckpt: str | None,
-    folders: Mapping[str, Path],
-    depth: Mapping[str, tuple[int, int]],
-    target: Path,
-    sentences: int,
-    window: int,
-    least: int,
-    layers_given: Mapping[str, int | None],
-    picks: Mapping[str, int | None],
-    seed: int,
-    device: str,
-) -> dict[str, Any]:
-    """Draw both figures; returns what summary.json holds. Raises InputError.
-
-    folders: {linked_text, graph, thesaurus, segments: folder}.  depth: {figure2, figure3: (layer,
-        of how many)} where
-    `layers_given` names none.
-    """
-    if sentences < 1:
-        raise InputError(f"SENTENCES={sentences}: expected a number of at least 1")
+def load_readers(model: str, base: str, ckpt: str | None, device: str) -> list[Reader]:
+    """The encoder and the one that it is compared with. Raises InputError where both are one."""
     device = checked_device(device)
     chinese_font()  # an error comes before the work
     readers = [reader(model, ckpt, device), reader(base, None, device)]
     if readers[0].name == readers[1].name:
         raise InputError(f"MODEL and BASE both mean {readers[0].name}: give another BASE=")
+    return readers
+
+
+def _check_window(window: int, readers: Sequence[Reader]) -> None:
+    """Raise InputError for sentences longer than the encoders hold."""
     room = min(int(one.bert.config.max_position_embeddings) for one in readers) - 2
     if window > room:
         raise InputError(f"WINDOW={window}: the encoders hold {room} tokens beside [CLS] and [SEP]")
-    layers = {
-        key: [layers_given[key] or layer_of(*depth[key], one.layers) for one in readers]
-        for key in depth
-    }
+
+
+def _check_sentences(
+    folder: Path, what: str, sentences: Sequence[Any], left_out: Mapping[str, int]
+) -> None:
+    """Raise InputError where no sentence is left, with the reasons."""
+    if not sentences:
+        reasons = "; ".join(f"{n:,} {why}" for why, n in left_out.items()) or "no mention at all"
+        raise InputError(f"{folder}: no sentence with a {what} ({reasons})")
+
+
+def draw(
+    readers: Sequence[Reader],
+    folders: Mapping[str, Path],
+    sample: Sample,
+    panels: Panels,
+    target: Path,
+) -> dict[str, Any]:
+    """Draw both figures; returns what summary.json holds. Raises InputError.
+
+    folders: {linked_text, graph, thesaurus, segments: folder}.
+    """
+    _check_window(sample.window, readers)
+    linked = folders["linked_text"]
+    layers2 = [panels.layer2 or layer_of(*DEPTH2, one.layers) for one in readers]
+    layers3 = [panels.layer3 or layer_of(*DEPTH3, one.layers) for one in readers]
     kinds, pool = pools(KnowledgeGraph.load(folders["graph"]))
-    options: dict[str, int] = {"number": sentences, "window": window, "least": least, "seed": seed}
-    names = Thesaurus.load(folders["thesaurus"])
-    swapped, without2 = swaps(mentions(folders["linked_text"]), names.names, kinds, pool, **options)
-    long, without3 = halves(
-        mentions(folders["linked_text"]), Segmenter.load(folders["segments"]).pieces, **options
-    )
-    for what, kept, without in (("synonym", swapped, without2), ("long entity", long, without3)):
-        if not kept:
-            told = "; ".join(f"{n:,} {why}" for why, n in without.items()) or "no mention at all"
-            raise InputError(f"{folders['linked_text']}: no sentence with a {what} ({told})")
+    names = Thesaurus.load(folders["thesaurus"]).names
+    swapped, without2 = swaps(mentions(linked), names, kinds, pool, sample)
+    _check_sentences(linked, "synonym", swapped, without2)
+    pieces = Segmenter.load(folders["segments"]).pieces
+    long, without3 = halves(mentions(linked), pieces, sample)
+    _check_sentences(linked, "long entity", long, without3)
+    shown2 = figure2(readers, layers2, swapped, target, panels.pick2)
+    shown3 = figure3(readers, layers3, long, target, panels.pick3)
     summary = {
         "model": readers[0].name,
         "base": readers[1].name,
-        "window": window,
-        "least": least,
-        "seed": seed,
+        "window": sample.window,
+        "least": sample.least,
+        "seed": sample.seed,
         "folders": {name: str(place) for name, place in folders.items()},
-        "figure2": (
-            figure2(readers, layers["figure2"], swapped, target, picks["figure2"])
-            | {"left out": dict(without2)}
-        ),
-        "figure3": (
-            figure3(readers, layers["figure3"], long, target, picks["figure3"])
-            | {"left out": dict(without3)}
-        ),
+        "figure2": shown2 | {"left out": dict(without2)},
+        "figure3": shown3 | {"left out": dict(without3)},
     }
     write_json(target / "summary.json", summary)
     print(format_summary(summary))

@@ -18,6 +18,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
+from benchmarks.papers.embert.attention_options import Sample
 from kg.graph import KnowledgeGraph
 from kg.linking import linked_documents
 
@@ -119,13 +120,13 @@ def _drawn(found: Iterable[tuple[str, Sentence]], number: int) -> list[Sentence]
 
 
 def _contexts(
-    given: Mention, window: int, longest: int, least: int, left_out: Counter[str]
+    given: Mention, sample: Sample, longest: int, left_out: Counter[str]
 ) -> tuple[str, str] | None:
-    if longest + least > window:
+    if longest + sample.least > sample.window:
         left_out[LONG] += 1
         return None
-    left, right = around(given.text, given.start, given.end, window - longest)
-    if sum(not c.isspace() for c in left + right) < least:
+    left, right = around(given.text, given.start, given.end, sample.window - longest)
+    if sum(not c.isspace() for c in left + right) < sample.least:
         left_out[SHORT] += 1
         return None
     return left, right
@@ -147,11 +148,7 @@ def swaps(
     names_of: Callable[[str], Sequence[str]],
     kinds: Kinds,
     pool: Pool,
-    *,
-    number: int,
-    window: int = 128,
-    least: int = 10,
-    seed: int = 0,
+    sample: Sample,
 ) -> tuple[list[Swap], Counter[str]]:
     """(sentences in which an entity can be replaced, what was left out).
 
@@ -159,8 +156,8 @@ def swaps(
     pool:
         :func:`pools`. The
     synonym is as long as the name where one is. The random name is of another entity, and none of
-    the names that mean the same. `window` characters hold the sentence with the longest of its
-    three names; `least` characters of context there must be, or nothing is compared.
+    the names that mean the same. The window's characters hold the sentence with the longest of its
+    three names; the least characters of context there must be, or nothing is compared.
     """
     left_out: Counter[str] = Counter()
 
@@ -176,7 +173,7 @@ def swaps(
                 left_out[UNKNOWN] += 1
                 continue
             folded = {n.casefold() for n in (*same, own, one.entity)}
-            key = _key(seed, one)
+            key = _key(sample.seed, one)
             rng = np.random.default_rng(int(key, 16))
             names = pool.get((kinds[one.entity], len(own)), ())
             order = (
@@ -190,7 +187,7 @@ def swaps(
             # changes its weights
             others = [n for n in others if len(n) == len(own)] or others
             synonym = others[int(rng.integers(len(others)))]
-            sides = _contexts(one, window, max(len(own), len(synonym)), least, left_out)
+            sides = _contexts(one, sample, max(len(own), len(synonym)), left_out)
             if sides is None:
                 continue
             if any(name in side for name in (own, synonym) for side in sides):
@@ -198,17 +195,13 @@ def swaps(
                 continue
             yield key, Swap(one.document, one.entity, *sides, own, synonym, drawn)
 
-    return _drawn(iterate_swaps(), number), left_out
+    return _drawn(iterate_swaps(), sample.sentences), left_out
 
 
 def halves(
     given: Iterable[Mention],
     pieces_of: Callable[[str], Sequence[str]],
-    *,
-    number: int,
-    window: int = 128,
-    least: int = 10,
-    seed: int = 0,
+    sample: Sample,
 ) -> tuple[list[Halves], Counter[str]]:
     """(sentences with a long entity, what was left out). The last piece is atomic, all before it
     the adjective.
@@ -230,11 +223,11 @@ def halves(
             if "".join(pieces) != own:
                 left_out[UNLIKE] += 1
                 continue
-            sides = _contexts(one, window, len(own), least, left_out)
+            sides = _contexts(one, sample, len(own), left_out)
             if sides is not None:
                 yield (
-                    _key(seed, one),
+                    _key(sample.seed, one),
                     Halves(one.document, one.entity, *sides, "".join(pieces[:-1]), pieces[-1]),
                 )
 
-    return _drawn(iterate_halves(), number), left_out
+    return _drawn(iterate_halves(), sample.sentences), left_out

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
 
+from benchmarks.papers.sapbert.similarity_options import Shown
 from inference.options import LinkerOptions, Pooling
 
 
@@ -15,12 +15,10 @@ def figures(
     pairs: Path | None = None,
     out: Path | None = None,
     fresh: bool = False,
-    method: Literal["tsne", "umap"] = "tsne",
-    concepts: int = 20,
-    batches: int = 10,
-    seed: int = 0,
     pooling: Pooling | None = None,
     device: str = "cpu",
+    *,
+    shown: Shown,
 ) -> None:
     """Figures 1 and 2: names in the plane, and similarities of positive and negative pairs, before
     and after training.
@@ -32,10 +30,6 @@ def figures(
         pairs: Folder of pairs of names. Default: what the run of `model` was trained on.
         out: Folder for the figures.
         fresh: Replace existing files that this command did not write.
-        method: How names are put into the plane; umap needs umap-learn.
-        concepts: Concepts whose names are shown.
-        batches: Batches of pairs that are counted.
-        seed: Seed of what is drawn.
         pooling: Vector of a name. Default: the model's own.
         device: cpu or cuda.
     """
@@ -44,4 +38,4 @@ def figures(
 
     options = LinkerOptions(pooling=pooling, device=device)
     with claimed_files(out, FILES, fresh):
-        draw(model, ckpt, base, pairs, out, method, concepts, batches, seed, options)
+        draw(model, ckpt, base, pairs, out, shown, options)

@@ -29,6 +29,7 @@ import numpy as np
 import torch
 import yaml
 
+from benchmarks.papers.sapbert.similarity_options import Shown
 from core.files import InputError, write_json, written
 from core.tracking import runs_folder
 from datamodules.sapbert.name_pairs import Pairs
@@ -143,10 +144,7 @@ def draw(
     base: str | None,
     pairs_folder: Path | None,
     out: Path | None,
-    method: str,
-    concepts: int,
-    batches: int,
-    seed: int,
+    shown: Shown,
     options: LinkerOptions,
 ) -> dict[str, Any]:
     """Draw both figures; returns what figures.json holds. Raises InputError."""
@@ -160,7 +158,7 @@ def draw(
     after = embedder(encoder(model, ckpt), options)
     # the one difference is the training
     before = embedder(encoder(base), replace(options, pooling=cast(Any, after.pooling)))
-    names, owners = chosen_names(pairs, concepts, seed)
+    names, owners = chosen_names(pairs, shown.concepts, shown.seed)
     result: dict[str, Any] = {
         "before": base,
         "after": model,
@@ -168,12 +166,12 @@ def draw(
         "pairs": str(folder),
         "names": len(names),
         "concepts": len(set(owners)),
-        "method": method,
-        "seed": seed,
+        "method": shown.method,
+        "seed": shown.seed,
     }
     encoders = {"before": before, "after": after}
-    result |= draw_concepts(encoders, names, owners, method, seed, out)
-    result |= draw_similarities(encoders, pairs, batches, seed, out)
+    result |= draw_concepts(encoders, names, owners, shown, out)
+    result |= draw_similarities(encoders, pairs, shown, out)
     write_json(out / "figures.json", result)
     print(
         f"{out}/figure1.png: silhouette of {result['concepts']} concepts"
@@ -192,8 +190,7 @@ def draw_concepts(
     encoders: Mapping[str, Embedder],
     names: Sequence[str],
     owners: Sequence[str],
-    method: str,
-    seed: int,
+    shown: Shown,
     out: Path,
 ) -> dict[str, Any]:
     """Figure 1: the names of some concepts in the plane, before and after. Returns the
@@ -206,7 +203,7 @@ def draw_concepts(
     rows = []
     for axis, (title, embed) in zip(axes, encoders.items(), strict=True):
         vectors = embed(names).numpy()
-        at = plane(vectors, method, seed)
+        at = plane(vectors, shown.method, shown.seed)
         axis.scatter(at[:, 0], at[:, 1], c=[colours[c] for c in owners], cmap="tab20", s=18)
         apart = result[f"silhouette {title}"] = silhouette(vectors, owners)
         axis.set(title=f"{title}: silhouette {apart:.3f}", xticks=[], yticks=[])
@@ -222,7 +219,7 @@ def draw_concepts(
 
 
 def draw_similarities(
-    encoders: Mapping[str, Embedder], pairs: Pairs, batches: int, seed: int, out: Path
+    encoders: Mapping[str, Embedder], pairs: Pairs, shown: Shown, out: Path
 ) -> dict[str, Any]:
     """Figure 2: cosines of right and wrong pairs, before and after. Returns how many there are,
     their medians and overlaps."""
@@ -232,7 +229,7 @@ def draw_similarities(
     drawing, grid = plt.subplots(2, 2, figsize=(12, 7), sharex=True)
     shares: dict[str, np.ndarray] = {}
     for line, (title, embed) in zip(grid, encoders.items(), strict=True):
-        found = pair_similarities(embed, pairs, batches, seed)
+        found = pair_similarities(embed, pairs, shown.batches, shown.seed)
         for axis, kind in zip(line, ("natural", "mined"), strict=True):
             both = {sign: found[f"{kind} {sign}"] for sign in ("positive", "negative")}
             for sign, values in both.items():

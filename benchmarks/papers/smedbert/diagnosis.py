@@ -35,6 +35,7 @@ from core.dotted import imported
 from core.files import InputError, written
 from core.spreadsheets import CsvWriter
 from core.tracking import runs_folder
+from datamodules.rows import pad_rows
 from datamodules.tokenizers import load_tokenizer
 from experiments.names import encoder
 
@@ -170,12 +171,7 @@ def diagnosed(
     ends = torch.tensor(tokenizer.all_special_ids)
     for begin in range(0, len(alone), AT_ONCE):
         ids = [encoded["input_ids"][row] for row in alone[begin : begin + AT_ONCE]]
-        padded = torch.nn.utils.rnn.pad_sequence(
-            list(map(torch.tensor, ids)), True, float(tokenizer.pad_token_id or 0)
-        )
-        mask = torch.nn.utils.rnn.pad_sequence(
-            [torch.ones(len(row), dtype=torch.long) for row in ids], True
-        )
+        padded, mask = pad_rows(ids, tokenizer.pad_token_id or 0)
         text = mask * ~torch.isin(padded, ends)
         for way, given in (("plain", None), ("own", mentions), ("foreign", other)):
             part = None if given is None else slice_mentions(given, begin)

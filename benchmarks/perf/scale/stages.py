@@ -24,12 +24,13 @@ from datamodules.tokenizers import load_tokenizer
 from inference.encoders import Embedder, write_index
 from inference.options import Work
 from kg.build.source import build_graph
+from kg.documents.formats import InParts
 from kg.graph import KnowledgeGraph
 from kg.linking.matcher import DictionaryLinker
 from kg.linking.run import link_corpus
 from kg.search.index import Index
 from kg.search.trie import Ragged, Trie
-from kg.vectors.train import train
+from kg.vectors.train import Training
 from models.encoders import TextEncoder
 
 NAMES, IN_A_FILE, VOCABULARY, DIM = 60_000, 2_500, 30_522, 100
@@ -54,7 +55,7 @@ def _texts(items: int, at: Path) -> None:
 
 
 def _link(items: int, at: Path) -> None:
-    made = link_corpus(at / "graph", [at / "pubmed"], at / "linked", workers=1)
+    made = link_corpus(at / "graph", [at / "pubmed"], at / "linked", work=InParts(workers=1))
     assert made["documents"] == items
 
 
@@ -137,7 +138,8 @@ def _load_graph(items: int, at: Path) -> None:
 
 
 def _train(items: int, at: Path) -> None:
-    train(str(at / "triples"), str(at / "transe"), dim=DIM, epochs=1, held_out=0, sparse=True)
+    graph, out = str(at / "triples"), str(at / "transe")
+    Training(graph=graph, out=out, dim=DIM, epochs=1, held_out=0, sparse=True).run()
 
 
 def _write_release(items: int, at: Path) -> None:
@@ -166,15 +168,15 @@ def _link_umls(items: int, at: Path) -> None:
 
 
 def _train_umls(items: int, at: Path) -> None:
-    train(
-        str(at / "umls"),
-        str(at / "umls_transe"),
+    Training(
+        graph=str(at / "umls"),
+        out=str(at / "umls_transe"),
         dim=DIM,
         epochs=1,
         batch_size=8192,
         held_out=0,
         sparse=True,
-    )
+    ).run()
 
 
 def _nothing(items: int, at: Path) -> None:

@@ -9,10 +9,11 @@ function's parameters are the options.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import inspect
 import json as jsons
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,30 @@ def speed_command(name: str) -> Callable[..., int]:
     options = options_of(module.measure_speed).values()
     option = Option("json", bool, False, "Print one JSON object.")
     return with_options(print_speed, about, [*options, option])
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """A block in which torch uses one thread."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def summarize(
+    name: str, settings: Sequence[Mapping[str, Any]], unit: str | None = None
+) -> dict[str, Any]:
+    """The result of a benchmark: the figures of the setting with the worst ratio, and all."""
+    worst = min(settings, key=lambda setting: setting["ratio"])
+    figures = {key: worst[key] for key in ("ours", "reference", "ratio")}
+    equal = all(setting["equal"] for setting in settings)
+    result = {"name": name, "unit": unit, **figures, "equal": equal, "settings": settings}
+    return result if unit else {key: result[key] for key in KEYS}
 
 
 def table(result: dict[str, Any]) -> str:

@@ -28,6 +28,7 @@ import torch
 from torch import Tensor
 from transformers import BartConfig, BartForConditionalGeneration
 
+from benchmarks.perf.speed import one_thread, summarize
 from benchmarks.perf.speed._names import EOS, FIRST, VOCABULARY, nested, synthetic
 from kg.search.trie import Ragged, Trie
 from models.decoding import Ranking, constrained_search
@@ -195,25 +196,12 @@ def measure_speed(
         repeats: Alternating runs of which the fastest counts.
         tiny: Leave the model of base size out.
     """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
     made = Ragged(*synthetic(names))
-    try:
+    with one_thread():
         settings = [measured("tiny", 64, 2, made, mentions, context, batch, curve, repeats)]
         if not tiny:
             few = max(batch, mentions // 4)
             settings.append(
                 measured("base size", 768, 6, made, few, context, batch, (), max(1, repeats - 1))
             )
-    finally:
-        torch.set_num_threads(threads)
-    worst = min(settings, key=lambda s: s["ratio"])
-    return {
-        "name": "decode",
-        "unit": "mentions/s",
-        "ours": worst["ours"],
-        "reference": worst["reference"],
-        "ratio": worst["ratio"],
-        "equal": all(s["equal"] for s in settings),
-        "settings": settings,
-    }
+    return summarize("decode", settings, "mentions/s")

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from benchmarks.perf.speed import one_thread, summarize
 from datamodules.finetune import FinetuneData
 from datamodules.tasks import Tagged, save_task
 from models.encoders import TextEncoder
@@ -127,19 +128,6 @@ def measure_speed(examples: int = 384, repeats: int = 2) -> dict[str, Any]:
         examples: Training examples of an epoch.
         repeats: Alternating epochs of which the fastest counts.
     """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with one_thread():
         settings = [measured(f"batches of {n}", examples, 0.55, n, repeats) for n in (16, 32)]
-    finally:
-        torch.set_num_threads(threads)
-    worst = min(settings, key=lambda s: s["ratio"])
-    return {
-        "name": "finetune_batches",
-        "unit": "training examples/s",
-        "ours": worst["ours"],
-        "reference": worst["reference"],
-        "ratio": worst["ratio"],
-        "equal": all(s["equal"] for s in settings),
-        "settings": settings,
-    }
+    return summarize("finetune_batches", settings, "training examples/s")

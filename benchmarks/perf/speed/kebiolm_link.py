@@ -22,8 +22,10 @@ import numpy as np
 import torch
 from transformers import BertConfig, BertModel
 
+from benchmarks.perf.speed import one_thread, summarize
 from datamodules.contexts import marked
 from datamodules.pretrained import PACKAGED
+from datamodules.rows import length_batches, pad_rows
 from datamodules.tokenizers import load_tokenizer
 from inference.entity_table import NEAREST, EntityReader
 from models.kebiolm import KeBioLMEncoder
@@ -80,21 +82,14 @@ def reference(
 ) -> list[list[tuple[int, float]]]:
     """A window for each mention."""
     asked = [one.inputs(m, c) for m, c in zip(mentions, contexts, strict=True)]
-    order = sorted(range(len(asked)), key=lambda i: -len(asked[i][0]))
     result: list[list[tuple[int, float]]] = [[] for _ in asked]
-    start = 0
-    while start < len(order):
-        longest = len(asked[order[start]][0])
-        batch = order[start : start + max(1, one.tokens // longest)]
-        ids = torch.full((len(batch), longest), int(one.tokenizer.pad_token_id))  # type: ignore[call-overload]
-        for row, i in enumerate(batch):
-            ids[row, : len(asked[i][0])] = torch.tensor(asked[i][0])
-        text, _ = one.model.text_states(ids, (ids != one.tokenizer.pad_token_id).long())
+    for batch in length_batches([len(ids) for ids, *_ in asked], one.tokens):
+        rows_of_ids = [asked[i][0] for i in batch]
+        text, _ = one.model.text_states(*pad_rows(rows_of_ids, one.tokenizer.pad_token_id))  # type: ignore[arg-type]
         spans = torch.tensor([(row, *asked[i][1:]) for row, i in enumerate(batch)])
         scores, rows = one.model.nearest(text, spans, NEAREST)
         for i, s, r in zip(batch, scores.tolist(), rows.tolist(), strict=True):
             result[i] = list(zip(r, s, strict=True))
-        start += len(batch)
     return result
 
 
@@ -127,21 +122,8 @@ def measure_speed(texts: int = 24) -> dict[str, Any]:
     Args:
         texts: Texts of each setting.
     """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with one_thread():
         one = reader()
         one.nearest(*synthetic(one, 1, 20, 2))  # what is set up once is not timed
         settings = [measured(one, setting, texts) for setting in SETTINGS]
-    finally:
-        torch.set_num_threads(threads)
-    worst = min(settings, key=lambda s: s["ratio"])
-    return {
-        "name": "kebiolm_link",
-        "unit": "mentions/s",
-        "ours": worst["ours"],
-        "reference": worst["reference"],
-        "ratio": worst["ratio"],
-        "equal": all(s["equal"] for s in settings),
-        "settings": settings,
-    }
+    return summarize("kebiolm_link", settings, "mentions/s")

@@ -26,6 +26,7 @@ import pyarrow as pa
 
 from benchmarks.perf.alone import call_alone
 from benchmarks.perf.random_data import umls_like
+from benchmarks.perf.speed import summarize
 from benchmarks.perf.speed._memory import forget_peak, resident
 from kg.build.sources import hpo as source
 from kg.documents.formats import Mention
@@ -179,12 +180,4 @@ def measure_speed(
         _compared("umls_like", umls_like(names, abstracts), repeats),
     ]
     settings[1] |= memory(names)
-    worst = min(settings, key=lambda s: s["ratio"])
-    return {
-        "name": "linking",
-        "ours": worst["ours"],
-        "reference": worst["reference"],
-        "ratio": worst["ratio"],
-        "equal": all(s["equal"] for s in settings),
-        "settings": settings,
-    }
+    return summarize("linking", settings)

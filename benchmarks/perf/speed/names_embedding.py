@@ -22,9 +22,9 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
+from benchmarks.perf.speed import one_thread, summarize
 from experiments.names import encoder
 from inference.encoders import Embedder, embedder
 from inference.options import LinkerOptions
@@ -98,23 +98,10 @@ def measure_speed(names: int = 6000) -> dict[str, Any]:
     Args:
         names: Names that are encoded, of HPO's 58,495 different ones.
     """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with one_thread():
         own = embedder(encoder("minilm"), LinkerOptions(pooling="mean"))
         some = sorted(set(hpo.read().names["name"].to_pylist()))
         random.Random(0).shuffle(some)
         some = some[:names]
         settings = [measured(own, some, shortened(some))]
-    finally:
-        torch.set_num_threads(threads)
-    worst = settings[0]
-    return {
-        "name": "names_embedding",
-        "unit": "names/s",
-        "ours": worst["ours"],
-        "reference": worst["reference"],
-        "ratio": worst["ratio"],
-        "equal": worst["equal"],
-        "settings": settings,
-    }
+    return summarize("names_embedding", settings, "names/s")

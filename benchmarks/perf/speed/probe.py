@@ -29,6 +29,7 @@ import numpy as np
 import torch
 from transformers import AutoModelForMaskedLM, BertConfig, BertForMaskedLM, PreTrainedModel
 
+from benchmarks.perf.speed import one_thread
 from datamodules.pretrained import load
 from models.probing import Filling, fillings, from_transformers
 
@@ -152,9 +153,7 @@ def measure_speed(
         beams: Beams of the search.
         model: Masked LM in a folder or on the hub, or minilm, in place of one with random weights.
     """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with one_thread():
         if model is None:
             setting = measured("tiny", bert(128, 2), synthetic(queries), MASK, masks, beams)
         else:
@@ -168,8 +167,6 @@ def measure_speed(
                 masks,
                 beams,
             )
-    finally:
-        torch.set_num_threads(threads)
     return {
         "name": "probe",
         "unit": "queries/s",

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.perf.random_data import graph_like, pubmed
+from benchmarks.perf.speed import summarize
 from core.executor import parts_folder
 from kg.documents.formats import documents, part_name, planned
 from kg.documents.mentions import Document
@@ -126,12 +127,4 @@ def measure_speed(documents: int = 20_000, files: int = 160, names: int = 60_000
                     "ratio": round(other / own, 2),
                 }
             )
-    worst = min(settings, key=lambda s: s["ratio"])
-    return {
-        "name": "pubmed_link",
-        "ours": worst["ours"],
-        "reference": worst["reference"],
-        "ratio": worst["ratio"],
-        "equal": all(s["equal"] for s in settings),
-        "settings": settings,
-    }
+    return summarize("pubmed_link", settings)

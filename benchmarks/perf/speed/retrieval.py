@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch.nn.functional import normalize
 
+from benchmarks.perf.speed import one_thread, summarize
 from kg.search.index import Found, Index
 
 SCORES = 1e-5
@@ -88,22 +89,9 @@ def measure_speed(
         size: Numbers of a vector; MiniLM has 384.
         repeats: Alternating runs of which the fastest counts.
     """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with one_thread():
         settings = [
             measured(title, names, mentions, size, 20, half, repeats)
             for title, half in (("float32", False), ("float16", True))
         ]
-    finally:
-        torch.set_num_threads(threads)
-    worst = min(settings, key=lambda s: s["ratio"])
-    return {
-        "name": "retrieval",
-        "unit": "mentions/s",
-        "ours": worst["ours"],
-        "reference": worst["reference"],
-        "ratio": worst["ratio"],
-        "equal": all(s["equal"] for s in settings),
-        "settings": settings,
-    }
+    return summarize("retrieval", settings, "mentions/s")

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from benchmarks.perf.speed import one_thread, summarize
 from datamodules.sapbert import SapBERTBatch, SapBERTData
 from datamodules.sapbert.name_pairs import build_pairs
 from kg.build.sources import hpo
@@ -95,26 +96,12 @@ def measure_speed(pairs: int = 240, repeats: int = 3) -> dict[str, Any]:
         pairs: Pairs of a step.
         repeats: Alternating steps of which the median counts.
     """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with tempfile.TemporaryDirectory() as place:
-            hpo.read().save(Path(place) / "graph")
-            folder = build_pairs([f"{place}/graph"], "minilm", f"{place}/pairs")
-            data = SapBERTData(str(folder), "minilm", batch_size=pairs, max_length=LENGTH)
-            data.setup()
-            model = SapBERT("minilm", dropout=0.0)
-            model.configure_model()
-            settings = [compared(model, data, pairs, repeats)]
-    finally:
-        torch.set_num_threads(threads)
-    worst = min(settings, key=lambda s: s["ratio"])
-    return {
-        "name": "sapbert_step",
-        "unit": "names/s",
-        "ours": worst["ours"],
-        "reference": worst["reference"],
-        "ratio": worst["ratio"],
-        "equal": all(s["equal"] for s in settings),
-        "settings": settings,
-    }
+    with one_thread(), tempfile.TemporaryDirectory() as place:
+        hpo.read().save(Path(place) / "graph")
+        folder = build_pairs([f"{place}/graph"], "minilm", f"{place}/pairs")
+        data = SapBERTData(str(folder), "minilm", batch_size=pairs, max_length=LENGTH)
+        data.setup()
+        model = SapBERT("minilm", dropout=0.0)
+        model.configure_model()
+        settings = [compared(model, data, pairs, repeats)]
+    return summarize("sapbert_step", settings, "names/s")

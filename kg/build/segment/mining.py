@@ -14,7 +14,8 @@ its manifest      settings, counts
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence, Sized
+from collections.abc import Iterable, Mapping, Sequence, Sized
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,7 +32,15 @@ from kg.build.segment.cuts import (
     write_cut_points,
 )
 from kg.build.segment.ngrams import shaped
-from kg.build.segment.phrases import Mined, PhraseModel, Precision, mine, precision, write_phrases
+from kg.build.segment.phrases import (
+    Mined,
+    Mining,
+    PhraseModel,
+    Precision,
+    mine,
+    precision,
+    write_phrases,
+)
 from kg.build.segment.segmenter import (
     FORMAT,
     SEGMENTER,
@@ -82,12 +91,12 @@ def _is_long_candidate(name: str) -> bool:
 def request(
     graph: str | Path,
     inputs: Sequence[str | Path],
-    cut_points: str | Path | None = None,
-    dictionaries: Sequence[str | Path] = (),
-    **settings: Any,
+    cut_points: str | Path | None,
+    dictionaries: Sequence[str | Path],
+    settings: Mapping[str, Any],
 ) -> str:
-    """A digest of all that decides what `build` makes: the content of graph, text and tables, and
-    its `settings`."""
+    """A digest of all that decides what :func:`build_segmenter` makes: the content of graph, text
+    and tables, and its `settings`."""
     files = [*files_in(inputs), Path(cut_points or REVIEWED), *map(Path, dictionaries)]
     for path in files:
         if not path.is_file():
@@ -112,12 +121,8 @@ def build_segmenter(
     format: str | None = None,
     encoding: str = "utf-8",
     singles: float = SINGLES,
-    least: int = 10,
-    longest: int = 8,
-    most: int = 30_000_000,
-    held_out: float = 0.2,
-    seed: int = 0,
     fresh: bool = False,
+    mining: Mining = Mining(),
 ) -> None:
     """Mine phrases of a text, make the entity vocabulary, and cut its long names.
 
@@ -131,20 +136,14 @@ def build_segmenter(
         format: Format of the files (kg.documents.formats). Default: by their names.
         encoding: Encoding of the text files, such as gb18030.
         singles: Share of single characters that is too many.
-        least: Fewest places where a phrase occurs.
-        longest: Most characters of a phrase.
-        most: Characters of text; more is thinned.
-        held_out: Share of the known names that measure the precision.
-        seed: Seed of the phrases' classifier.
         fresh: Build again what is built.
 
     Raises InputError for anything that cannot be read, before the text is.
     """
     _check_quality(quality)
     cutting = {"encoding": encoding, "singles": singles, "quality": quality}
-    mining: dict[str, Any] = {"least": least, "longest": longest, "most": most}
-    mining |= {"held_out": held_out, "seed": seed}
-    wanted = request(graph, input, cut_points, dictionary, **cutting, **mining, read_as=format)
+    settings = cutting | asdict(mining) | {"read_as": format}
+    wanted = request(graph, input, cut_points, dictionary, settings)
     if SEGMENTER.is_kept(out, {"request": wanted}, fresh):
         return
     loaded, reviewed = KnowledgeGraph.load(graph), read_cut_points(cut_points or REVIEWED)
@@ -152,16 +151,16 @@ def build_segmenter(
     names = list(dict.fromkeys(loaded.names["name"].to_pylist()))
     paths = files_in(input)
     texts = documents(paths, format, "skip", encoding, used=False)
-    mined = mine((document.text for document in texts), names, **mining)
+    mined = mine((document.text for document in texts), names, mining)
     whole, added = vocabulary(loaded, mined.select_phrases(quality))
     cut = _cut_names([*names, *added], own, mined, reviewed, singles)
-    about = {"request": wanted, "singles": singles, "quality": quality, "seed": seed}
+    about = {"request": wanted, "singles": singles, "quality": quality, "seed": mining.seed}
     about |= {"graph": fingerprint(graph), "inputs": [path.name for path in paths]}
     manifest = about | _count_names(mined, names, added, own, reviewed, cut)
     with SEGMENTER.writing(out, manifest) as folder:
         _write_tables(folder, mined, cut)
         whole.save(folder / "vocabulary")
-    _print_counts(manifest, precision(mined, seed=seed))
+    _print_counts(manifest, precision(mined, seed=mining.seed))
 
 
 def _check_quality(quality: float) -> None:

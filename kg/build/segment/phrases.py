@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -52,6 +53,8 @@ FEATURES = (
     "entropy after its last symbol",
     "letters",  # share of its symbols that are letters or digits
 )
+TREES = 100  #: that vote on each candidate
+SAMPLE = 200  #: candidates of each class that a tree is trained on
 LEAST_QUALITY = 0.5  # what is kept: more trees say phrase than not
 
 
@@ -125,7 +128,7 @@ def _features(codes: np.ndarray, levels: list[Grams], length: int, total: int) -
 
 
 def quality(
-    features: np.ndarray, positive: np.ndarray, trees: int = 100, sample: int = 200, seed: int = 0
+    features: np.ndarray, positive: np.ndarray, trees: int, sample: int, seed: int = 0
 ) -> np.ndarray:
     """(c,) share of the trees that call each row of `features` (c, f) a phrase; `positive` (c,)
     bool, the rest is the pool."""
@@ -142,40 +145,54 @@ def quality(
     return votes / trees
 
 
+@dataclass(frozen=True, kw_only=True)
+class Mining:
+    """How phrases are mined.
+
+    Args:
+        least: Fewest places where a phrase occurs.
+        longest: Most characters of a phrase.
+        most: Characters of text; more is thinned.
+        held_out: Share of the known names that measure the precision.
+        seed: Seed of the phrases' classifier.
+
+    Raises InputError for settings that leave nothing.
+    """
+
+    least: int = 10
+    longest: int = 8
+    most: int = 30_000_000
+    held_out: float = 0.2
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.held_out < 1 or self.most < 1:
+            raise InputError(
+                f"expected held_out in [0, 1) and most of at least 1; got {self.held_out},"
+                f" {self.most}"
+            )
+
+
 def mine(
     texts: Iterable[str],
     names: Iterable[str],
-    *,
-    longest: int = 8,
-    least: int = 10,
-    most: int = 30_000_000,
-    trees: int = 100,
-    sample: int = 200,
-    held_out: float = 0.2,
-    seed: int = 0,
+    mining: Mining = Mining(),
+    trees: int = TREES,
+    sample: int = SAMPLE,
 ) -> Mined:
     """The phrases of `texts` with a quality of at least LEAST_QUALITY, learnt from `names`.
-
-    longest   symbols of a phrase.  least  places where it occurs.  most  characters of text, more
-              is thinned.
-    held_out  share of the names among the candidates that the trees are not trained on.
 
     Raises InputError for settings that leave nothing, or for texts without any text. A text without
     candidates, or without a name among them, has no phrases: the report says so.
     """
-    if not 0 <= held_out < 1 or trees < 1 or sample < 1 or most < 1:
-        raise InputError(
-            f"expected held_out in [0, 1) and trees, sample, most of at least 1; got {held_out},"
-            f" {trees}, {sample}, {most}"
-        )
-    given = symbols(texts, most)
+    given = symbols(texts, mining.most)
     if not given.characters:
         raise InputError("no text: expected documents with text under --input. Check the files.")
-    found = candidates(given, longest, least)
+    found = candidates(given, mining.longest, mining.least)
     known = {shaped(name) for name in names}
     named = np.array([text in known for text in found.text], bool)
-    generator = np.random.default_rng(seed)
-    hidden = named & (generator.random(len(named)) < held_out)
+    generator = np.random.default_rng(mining.seed)
+    hidden = named & (generator.random(len(named)) < mining.held_out)
     positive = named & ~hidden
     report = {
         "documents": given.documents,
@@ -187,7 +204,7 @@ def mine(
     }
     if not positive.any() or positive.all():
         return Mined([], found.total, report, frozenset(), frozenset())
-    scores = quality(found.features, positive, trees, sample, seed)
+    scores = quality(found.features, positive, trees, sample, mining.seed)
     order = sorted(
         np.flatnonzero(scores >= LEAST_QUALITY).tolist(),
         key=lambda i: (-scores[i], -int(found.times[i]), found.text[i]),

@@ -356,39 +356,109 @@ class _Reader:
         return part.inherits or not self.strict
 
 
-@dataclass(frozen=True)
-class _Usual:
-    """How tables of usual names are read.
+@dataclass(frozen=True, kw_only=True)
+class TableFiles:
+    """Which files of a folder are which tables.
 
-    chosen: the files of each part; None: those of its usual name.
-    columns: ours, or part.ours, by theirs.
-    synonyms, separator: columns of the entities with further names, and what parts these.
+    Args:
+        entities: Files of entities inside the folder. Default: those of that name.
+        names: Files of names inside the folder. Default: those of that name.
+        definitions: Files of definitions inside the folder. Default: those of that name.
+        triples: Files of triples inside the folder. Default: those of that name.
+        equivalences: Files of equivalences inside the folder. Default: those of that name.
+        headerless: Whether the files of triples have no header line.
     """
 
-    chosen: Mapping[str, Sequence[str] | None]
-    headerless: bool
-    columns: Mapping[str, str]
-    synonyms: tuple[str, ...]
-    separator: str
+    entities: Sequence[str] | None = None
+    names: Sequence[str] | None = None
+    definitions: Sequence[str] | None = None
+    triples: Sequence[str] | None = None
+    equivalences: Sequence[str] | None = None
+    headerless: bool = False
 
-    def check_unused(self, preset: str) -> None:
-        """Raise InputError where an option is given that a preset decides itself."""
-        files_chosen = any(own is not None for own in self.chosen.values())
-        if self.headerless or self.synonyms or files_chosen:
-            raise InputError(
-                f"--preset {preset}: names its files and columns itself. Leave --entities, --names,"
-                " --definitions, --triples, --equivalences, --synonyms and --headerless out."
-            )
+    @property
+    def chosen(self) -> dict[str, Sequence[str] | None]:
+        """{part: its files}; None: those of its usual name."""
+        return {part: getattr(self, part) for part in PARTS}
 
 
-def _usual_tables(path: Path, usual: _Usual, form: Form, draft: Draft) -> list[_Table]:
+@dataclass(frozen=True, kw_only=True)
+class Cells:
+    """How columns and fields are read.
+
+    Args:
+        columns: Columns that have other names, ours=theirs, such as head=source, or those of one
+            table, such as names.kind=class; of JSON lines also a path of keys, such as
+            name=labels.en.value.
+        synonyms: Columns of the entities with further names of theirs, several to a field.
+        separator: What parts the names in a field of --synonyms.
+        delimiter: What parts fields: a character, or tab, comma, semicolon, pipe. Default: what the
+            heading has.
+        sheet: Sheet of a workbook. Default: the first.
+        encoding: Encoding of the files; UTF-16 with a mark is noticed.
+
+    Raises InputError for a value that cannot be.
+    """
+
+    columns: Sequence[str] = ()
+    synonyms: Sequence[str] = ()
+    separator: str = "|"
+    delimiter: str | None = None
+    sheet: str | None = None
+    encoding: str = "utf-8"
+
+    def __post_init__(self) -> None:
+        if not self.separator:
+            raise InputError("--separator: expected at least one character")
+        check_table_encoding(self.encoding)
+        _parse_columns(self.columns)
+
+    @property
+    def renamed(self) -> dict[str, str]:
+        """{ours, or part.ours: theirs} of the columns."""
+        return _parse_columns(self.columns)
+
+    @property
+    def form(self) -> Form:
+        delimiter = parse_delimiter(self.delimiter) if self.delimiter else ""
+        return Form(self.encoding, delimiter, sheet=self.sheet or "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Origin:
+    """Where the graph is from.
+
+    Args:
+        language: Language of names that say none.
+        source: Source of names that say none.
+        version: Version of the graph, for its manifest.
+        licence: Licence of the graph, for its manifest.
+    """
+
+    language: str = "en"
+    source: str = "tables"
+    version: str = "not stated"
+    licence: str | None = None
+
+
+def _check_preset_alone(preset: str, given: TableFiles, cells: Cells) -> None:
+    """Raise InputError where an option is given that a preset decides itself."""
+    if given != TableFiles() or cells.synonyms:
+        raise InputError(
+            f"--preset {preset}: names its files and columns itself. Leave --entities, --names,"
+            " --definitions, --triples, --equivalences, --synonyms and --headerless out."
+        )
+
+
+def _usual_tables(path: Path, given: TableFiles, cells: Cells, draft: Draft) -> list[_Table]:
     """The tables of usual names in a folder, or the one file. Raises InputError for none, and for
     no entities."""
     unread: list[Path] = []
+    form, renamed = cells.form, cells.renamed
     if path.is_dir():
-        found, unread = _files_in_folder(path, usual.chosen, draft.left_out)
+        found, unread = _files_in_folder(path, given.chosen, draft.left_out)
     else:
-        part = "triples" if usual.headerless else _part_of_file(path, form, usual.columns)
+        part = "triples" if given.headerless else _part_of_file(path, form, renamed)
         found = {part: [path]}
     if not any(found.values()):
         raise InputError(
@@ -405,10 +475,10 @@ def _usual_tables(path: Path, usual: _Usual, form: Form, draft: Draft) -> list[_
     bare = Form(form.encoding, form.delimiter, REQUIRED["triples"], sheet=form.sheet)
     tables: list[_Table] = []
     for part in PARTS:
-        layout = Layout((), form=bare if usual.headerless and part == "triples" else form)
-        synonyms = usual.synonyms if part == "entities" else ()
+        layout = Layout((), form=bare if given.headerless and part == "triples" else form)
+        synonyms = tuple(cells.synonyms) if part == "entities" else ()
         tables += [
-            _Table(file, layout, part, usual.columns, synonyms, usual.separator)
+            _Table(file, layout, part, renamed, synonyms, cells.separator)
             for file in found.get(part, [])
         ]
     return tables
@@ -520,23 +590,10 @@ def _preset_tables(path: Path, preset: Preset, left_out: Counter[str]) -> list[_
 def read(
     path: str | Path,
     preset: str | None = None,
-    entities: Sequence[str] | None = None,
-    names: Sequence[str] | None = None,
-    definitions: Sequence[str] | None = None,
-    triples: Sequence[str] | None = None,
-    equivalences: Sequence[str] | None = None,
-    columns: Sequence[str] = (),
-    headerless: bool = False,
     missing: Literal["error", "add", "drop"] | None = None,
-    synonyms: Sequence[str] = (),
-    separator: str = "|",
-    delimiter: str | None = None,
-    sheet: str | None = None,
-    encoding: str = "utf-8",
-    language: str = "en",
-    source: str = "tables",
-    version: str = "not stated",
-    licence: str | None = None,
+    given: TableFiles = TableFiles(),
+    cells: Cells = Cells(),
+    origin: Origin = Origin(),
 ) -> KnowledgeGraph:
     """The tables in the folder `path`, or the entities or triples in the file `path`.
 
@@ -545,86 +602,48 @@ def read(
 
     Args:
         preset: Layout of a vocabulary's own files (hgnc, loinc, snomed, …), or a .yaml file.
-        entities: Files of entities inside the folder. Default: those of that name.
-        names: Files of names inside the folder. Default: those of that name.
-        definitions: Files of definitions inside the folder. Default: those of that name.
-        triples: Files of triples inside the folder. Default: those of that name.
-        equivalences: Files of equivalences inside the folder. Default: those of that name.
-        columns: Columns that have other names, ours=theirs, such as head=source, or those of one
-            table, such as names.kind=class; of JSON lines also a path of keys, such as
-            name=labels.en.value.
-        headerless: Whether the files of triples have no header line.
         missing: What an entity id is that the entities lack: an error, a new entity named by its
             id (add), or counted (drop). Default: error; of presets mostly drop.
-        synonyms: Columns of the entities with further names of theirs, several to a field.
-        separator: What parts the names in a field of --synonyms.
-        delimiter: What parts fields: a character, or tab, comma, semicolon, pipe. Default: what the
-            heading has.
-        sheet: Sheet of a workbook. Default: the first.
-        encoding: Encoding of the files; UTF-16 with a mark is noticed.
-        language: Language of names that say none.
-        source: Source of names that say none.
-        version: Version of the graph, for its manifest.
-        licence: Licence of the graph, for its manifest.
     """
-    _check_options(separator, missing, encoding)
-    renamed = _parse_columns(columns)
-    form = Form(encoding, parse_delimiter(delimiter) if delimiter else "", sheet=sheet or "")
-    chosen = dict(zip(PARTS, (entities, names, definitions, triples, equivalences), strict=True))
-    usual = _Usual(chosen, headerless, renamed, tuple(synonyms), separator)
-    draft, facts = Draft(language, source, missing or "error"), (version, licence)
-    if preset is None:
-        return _read_usual(Path(path), usual, form, draft, facts)
-    usual.check_unused(preset)
-    return _read_preset(Path(path), preset, form, renamed, missing, draft, facts)
-
-
-def _check_options(separator: str, missing: str | None, encoding: str) -> None:
-    """Raise InputError for an option out of its range."""
-    if not separator:
-        raise InputError("--separator: expected at least one character")
     if missing not in ("error", "add", "drop", None):
         raise InputError(f"--missing {missing}: expected error, add or drop")
-    check_table_encoding(encoding)
+    draft = Draft(origin.language, origin.source, missing or "error")
+    if preset is None:
+        return _read_usual(Path(path), given, cells, draft, origin)
+    _check_preset_alone(preset, given, cells)
+    return _read_preset(Path(path), preset, cells, missing, draft, origin)
 
 
 def _read_usual(
-    path: Path, usual: _Usual, form: Form, draft: Draft, facts: tuple[str, str | None]
+    path: Path, given: TableFiles, cells: Cells, draft: Draft, origin: Origin
 ) -> KnowledgeGraph:
     """The graph of tables of usual names and columns."""
-    version, licence = facts
-    manifest = {"source": f"tables in {path.name}", "version": version}
-    tables = _usual_tables(path, usual, form, draft)
+    manifest = {"source": f"tables in {path.name}", "version": origin.version}
+    tables = _usual_tables(path, given, cells, draft)
     _Reader(draft, True).read(tables)
-    _check_columns_used(usual.columns, tables)
+    _check_columns_used(cells.renamed, tables)
     _check_entities(draft, tables, False)
-    return draft.graph(manifest | {"licence": licence or "not stated"})
+    return draft.graph(manifest | {"licence": origin.licence or "not stated"})
 
 
 def _read_preset(
-    path: Path,
-    name: str,
-    form: Form,
-    renamed: Mapping[str, str],
-    missing: str | None,
-    draft: Draft,
-    facts: tuple[str, str | None],
+    path: Path, name: str, cells: Cells, missing: str | None, draft: Draft, origin: Origin
 ) -> KnowledgeGraph:
     """The graph of a vocabulary's own files."""
-    version, licence = facts
-    preset = load_preset(name, draft.language)
+    preset, form = load_preset(name, draft.language), cells.form
     changed = {"delimiter": form.delimiter, "sheet": form.sheet, "encoding": form.encoding}
     preset = preset.with_options(
-        {key: value for key, value in changed.items() if value and value != "utf-8"}, renamed
+        {key: value for key, value in changed.items() if value and value != "utf-8"}, cells.renamed
     )
     draft.source = preset.source if draft.source == "tables" else draft.source
     draft.missing, draft.repeated = missing or preset.missing, preset.repeated
-    manifest = {"source": f"{preset.about}: {path.name}", "version": version}
+    manifest = {"source": f"{preset.about}: {path.name}", "version": origin.version}
     tables = _preset_tables(path, preset, draft.left_out)
     _Reader(draft, False).read(tables)
     draft.name_relations(preset.relations)
     _check_entities(draft, tables, True)
-    return draft.graph(manifest | {"licence": licence or preset.licence or "not stated"})
+    licence = origin.licence or preset.licence or "not stated"
+    return draft.graph(manifest | {"licence": licence})
 
 
 def _check_entities(draft: Draft, tables: Sequence[_Table], with_reasons: bool) -> None:
