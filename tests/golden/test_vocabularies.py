@@ -20,6 +20,10 @@ C0000002|FRE|P|L0000006|PF|S0000006|Y|A7||||MSHFRE|MH|D1|Infarctus|3|N||
 C0000001|ENG|P|L0000007|PF|S0000007|Y|A8||||MSH|MH|D2|Gout 😀 – mild|0|N||
 C0000001|ENG|S|L0000008|PF|S0000008|Y|A9||||SNOMEDCT_US|OAP|2|Old gout|9|O||
 C0000003|ENG|P|L0000009|PF|S0000009|Y|A0||||MSH|MH|D3|Hidden|0|Y||
+C0000004|ENG|S|L0000011|VO|S0000011|Y|B1||||MSH|ET|D4|toe, ISPREF alone|0|N||
+C0000004|ENG|S|L0000011|PF|S0000012|N|B2||||MSH|ET|D4|toe, STT alone|0|N||
+C0000004|ENG|S|L0000011|PF|S0000013|Y|B3||||MSH|ET|D4|toe, STT and ISPREF|0|N||
+C0000004|ENG|P|L0000012|VO|S0000014|N|B4||||MSH|ET|D4|toe, TS alone|0|N||
 """,
     # CUI TUI STN STY ATUI CVF
     "MRSTY": """\
@@ -66,6 +70,7 @@ def test_umls(tmp_path: Path) -> None:
         "entities": [
             ("C0000001", "Gout 😀 – mild", ""),
             ("C0000002", "Heart attack", "Finding|Disease or Syndrome"),
+            ("C0000004", "toe, TS alone", ""),
         ],
         "names": [
             ("C0000001", "Gout 😀 – mild", "preferred", "en", "MSH"),
@@ -74,6 +79,10 @@ def test_umls(tmp_path: Path) -> None:
             ("C0000002", "coronary", "synonym", "en", "MSH"),
             ("C0000002", "MI", "abbreviation", "en", "NCI"),
             ("C0000002", "Infarto", "synonym", "es", "MSHSPA"),
+            ("C0000004", "toe, TS alone", "preferred", "en", "MSH"),
+            ("C0000004", "toe, STT and ISPREF", "synonym", "en", "MSH"),
+            ("C0000004", "toe, STT alone", "synonym", "en", "MSH"),
+            ("C0000004", "toe, ISPREF alone", "synonym", "en", "MSH"),
         ],
         "definitions": [("C0000002", "A heart, attacked."), ("C0000002", "Suppressed.")],
         "triples": [("C0000001", "caused_by", "C0000002"), ("C0000002", "causes", "C0000001")],
