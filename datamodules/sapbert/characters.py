@@ -239,10 +239,12 @@ def extend_encoder(
     old = next_token(tokenizer)
     characters = missing_characters(texts, tokenizer)
     extended = add_tokens(tokenizer, characters)
-    model = load(AutoModel, encoder)
-    before = word_embedding(model).num_embeddings  # some models have more rows than tokens
-    size = max(before, next_token(extended))
-    model.resize_token_embeddings(size, mean_resizing=False)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)  # weights that the checkpoint lacks, such as a pooler's, are drawn
+        model = load(AutoModel, encoder)
+        before = word_embedding(model).num_embeddings  # some models have more rows than tokens
+        size = max(before, next_token(extended))
+        model.resize_token_embeddings(size, mean_resizing=False)
     parallel = parallel_names(loaded, extended, languages, excluded)
     rows = start_rows(model, old, parallel, start, seed)
     with torch.no_grad():

@@ -200,24 +200,26 @@ def conll_documents(
     left_out = Counter() if left_out is None else left_out
     stem = layout.name_file(Path(path))
     sentences: list[list[tuple[str, str]]] = [[]]
+    first_lines: list[int] = []  # of the sentences that have a token
     name, begun, marked, count = "", 1, False, 0
 
     def finish(name: str, begun: int) -> Iterator[Document]:
         nonlocal count
         kept = [sentence for sentence in sentences if sentence]
         groups = [kept] if marked else [[sentence] for sentence in kept]
-        for group in groups:
+        for group, line in zip(groups, [begun] if marked else first_lines, strict=True):
             if group:
                 count += 1
                 text, mentions = _joined(group)
                 own = name or f"{stem}:{count}"
-                yield make_document(own, text, mentions, f"{path}:{begun}", left_out)
+                yield make_document(own, text, mentions, f"{path}:{line}", left_out)
 
     for number, line in lines(path, encoding):
         named = re.fullmatch(r"#\s*(?:newdoc )?id\s*=\s*(.+)", line.strip())
         if named or line.startswith("-DOCSTART-"):
             yield from finish(name, begun)
             sentences, name, begun, marked = [[]], named[1] if named else "", number, True
+            first_lines = []
         elif not line.strip():
             sentences.append([])
         elif not line.startswith("# "):
@@ -227,6 +229,7 @@ def conll_documents(
                     f"{path}:{number}: expected a token and its tag, got {line!r:.60}. Put a tab"
                     " between them."
                 )
+            first_lines += [] if sentences[-1] else [number]
             sentences[-1].append((columns[0], columns[-1].strip()))
     yield from finish(name, begun)
 

@@ -18,7 +18,7 @@ from datamodules.genbioel import GenBioELData
 from datamodules.genbioel.denoising import infilled, permuted
 from datamodules.genbioel.inputs import Inputs
 from datamodules.genbioel.samples import drawn
-from datamodules.reranker import RerankerInputs, Sample, Sizes
+from datamodules.reranker import RerankerData, RerankerInputs, Sample, Sizes, save_samples
 from datamodules.sapbert import SapBERTData
 from datamodules.segments import ends_of_sentences
 from datamodules.tasks import Pair, Relation, Tagged
@@ -292,6 +292,38 @@ def test_reranker(tokenizer: PreTrainedTokenizerFast) -> None:
         "scores": [[-2.5, 0, -2], [0, 0, 0], [0, -2, -2.5]],
         "there": [[True] * 4, [True, False, False, True], [True] * 4],
         "right": [[False, False, True, False], [False, False, False, True], [False] * 4],
+        "counts": [2],
+    }
+
+
+def test_reranker_data(tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None:
+    """Samples of a folder: in training in a drawn order, for validation best first."""
+    names = ["pain", "heart attack", "kidney pain", "drug"]
+    some = Sample("pain", None, names, [5.0, 3.0, 2.5, 2.0], [1, 3])
+    none = Sample("renal failure", "the START renal failure END", ["drug"], [7.0], [])
+    save_samples(tmp_path, {"train": [some], "held_out": [none]})
+    limits = {"candidates": 3, "mention": 2, "context": 2, "name": 1}
+    data = RerankerData(str(tmp_path), "", batch_size=1, **limits)
+    data.tokenizer = tokenizer
+    data.read()
+    assert (data.train_indices.tolist(), data.held_out_indices.tolist()) == ([0], [1])
+    assert data.lengths.tolist() == [11, 10]
+    draws = Scripted([3, 2, 0, 1])  # the fourth candidate is one too many
+    batch = data.collate([data.example(0, draws, False), data.example(1, Scripted(), True)])
+    draws.finish()
+    assert list_values(batch) == {
+        "input_ids": [
+            # [CLS] pain [SEP] pain [SEP] kidney [SEP] pain [SEP] heart [SEP]
+            [2, 13, 3, 13, 3, 18, 3, 13, 3, 14, 3],
+            # [CLS] renal fail [SEP] the renal fail [SEP] drug [SEP]
+            [2, 9, 10, 3, 6, 9, 10, 3, 7, 3, 0],
+        ],
+        "attention_mask": [[1] * 11, [1] * 10 + [0]],
+        "second": [[0] * 5 + [1] * 6, [0] * 8 + [1, 1, 0]],
+        "owner": [[3] * 5 + [0, 0, 1, 1, 2, 2], [3] * 8 + [0, 0, 3]],
+        "scores": [[-2.5, 0, -2], [0, 0, 0]],
+        "there": [[True] * 4, [True, False, False, True]],
+        "right": [[False, False, True, False], [False, False, False, True]],
         "counts": [2],
     }
 

@@ -11,18 +11,41 @@ from benchmarks.records import Record
 from benchmarks.tables import cells
 from benchmarks.tables.cells import Cell, as_csv
 from models.metrics import (
+    acc1_tallies,
     accuracy_tallies,
     adjust_holm,
     bootstrap_interval,
     compared,
+    label_tallies,
     one_sample,
     score,
+    span_tallies,
 )
 
 
 def make_tallies(right: str) -> np.ndarray:
     """ "1101": the third of four examples is wrong."""
     return accuracy_tallies(list(right), [["1"]] * len(right))
+
+
+def test_scores_of_tasks() -> None:
+    """Entity F1: of 3 predicted and 4 gold entities 2 agree in start, end and type, 4/7. F1 of one
+    class: 1 right of 2 predicted and 2 gold, 1/2; micro F1 without "none": 2 right of 3 predicted
+    and 4 gold, 4/7. Best answers: right, half of a tie, and wrong."""
+    predicted = [[(0, 2, "A"), (3, 4, "B")], [(0, 1, "A")], []]
+    gold = [[(0, 2, "A"), (3, 4, "A")], [(0, 1, "A")], [(5, 6, "B")]]
+    assert score(span_tallies(predicted, gold)) == pytest.approx(4 / 7)
+    labels, right = ["1", "1", "2", "none"], [["1"], ["2"], ["2", "3"], ["1"]]
+    assert score(label_tallies(labels, right, ["1"])) == pytest.approx(1 / 2)
+    assert score(label_tallies(labels, right, ["1", "2", "3"])) == pytest.approx(4 / 7)
+    assert score(accuracy_tallies(labels, right)) == 1 / 2
+    questions, tallies = acc1_tallies(
+        [0.1, 0.2, 0.5, 0.5, 0.3, 0.9, 0.1],
+        [False, True, True, False, False, False, True],
+        ["a", "a", "b", "b", "b", "c", "c"],
+    )
+    assert (questions, tallies.tolist()) == (["a", "b", "c"], [[1, 1], [0.5, 1], [0, 1]])
+    assert score(tallies) == 0.5
 
 
 def test_sample_deviation() -> None:

@@ -6,8 +6,8 @@
     triples     SuperClass as is_a
 
 A rubric's text is that of its labels, without references to other codes. Classes without a
-preferred rubric, modifiers (digits that any class may get) and other rubrics are counted in the
-manifest.
+preferred rubric, modifiers (digits that any class may get), other rubrics and further definitions
+or notes of a class are counted in the manifest.
 """
 
 from __future__ import annotations
@@ -119,10 +119,12 @@ class _Named:
         for kind, text in one.rubrics:
             if kind in NAMES:
                 self.names.setdefault((one.code, text), NAMES[kind])
-            elif kind in DEFINITIONS:
-                self.definitions.setdefault(one.code, text)
-            else:
+            elif kind not in DEFINITIONS:
                 self.left_out[OTHER] += 1
+        texts = [text for own in DEFINITIONS for kind, text in one.rubrics if kind == own]
+        if texts:
+            self.definitions[one.code] = texts[0]
+            self.left_out[OTHER] += len(texts) - 1
 
 
 def read(path: str | Path, language: str = "en", source: str = "") -> KnowledgeGraph:

@@ -457,7 +457,8 @@ def _from_json(path: Path) -> Ontology:
     version = (
         said.get("versionInfo") or _part(meta, "version", str, str(path)) or said.get("date", "")
     )
-    licence = said.get("license") or next((v for v in said.values() if "licen" in v.lower()), "")
+    by_predicate = (v for key, v in said.items() if key.rpartition("/")[2] == "license")
+    licence = next(by_predicate, "") or next((v for v in said.values() if "licen" in v.lower()), "")
     return Ontology(terms, version, licence, left_out=left_out)
 
 

@@ -1,8 +1,9 @@
 """Ontologies in OWL and thesauri in SKOS, as RDF/XML (.owl, .rdf, .xml), Turtle (.ttl) or N-Triples
 (.nt), plain or .gz -> KnowledgeGraph.
 
-    names       rdfs:label or skos:prefLabel of --language as `preferred`; those of other languages,
-                skos:altLabel and synonyms by scope (oboInOwl:hasExactSynonym, …)
+    names       rdfs:label or skos:prefLabel of --language as `preferred` (else one that says no
+                language, else any); those of other languages, skos:altLabel and synonyms by scope
+                (oboInOwl:hasExactSynonym, …)
     triples     subClassOf as is_a; `relation some class` under the relation's label, blanks as `_`;
                 skos:broader and skos:related (skos:narrower the other way round)
     equivalences  skos:exactMatch, owl:equivalentClass and xrefs between two terms of the file
@@ -72,7 +73,7 @@ class _Reader:
     def __init__(self, graph: Graph, language: str) -> None:
         self.graph, self.language = graph, language
         self.left_out: Counter[str] = Counter()
-        self.languages: dict[tuple[str, str], str] = {}
+        self.languages: dict[tuple[str, str, str], str] = {}  # of names: id, text, kind
         self.ids: dict[Node, str] = {}
         taken: set[str] = set()
         kinds = (OWL.Class, RDFS.Class, SKOS.Concept)
@@ -96,10 +97,20 @@ class _Reader:
         texts = [(one_line(str(o)), parse_language(o.language or "") or "") for o in found]
         return sorted(pair for pair in texts if pair[0])
 
-    def _first(self, texts: list[tuple[str, str]]) -> str:
-        """The text of the language, else one of no language, else any."""
+    def _choose(self, texts: list[tuple[str, str]]) -> tuple[str, str]:
+        """The text of the language, else one of no language, else any; with its language."""
         order = {self.language: 0, "": 1}
-        return min(texts, key=lambda pair: order.get(pair[1], 2))[0] if texts else ""
+        return min(texts, key=lambda pair: order.get(pair[1], 2)) if texts else ("", "")
+
+    def _first(self, texts: list[tuple[str, str]]) -> str:
+        return self._choose(texts)[0]
+
+    def _set_language(self, term: str, text: str, kind: str, code: str) -> None:
+        """Keep the language of a name; of a text in several, the graph's, else the first."""
+        code = code or self.language
+        key = (term, text, kind)
+        if key not in self.languages or code == self.language:
+            self.languages[key] = code
 
     def _values(self, subject: Node, predicate: URIRef) -> list[str]:
         """Ids and texts of a property."""
@@ -110,13 +121,15 @@ class _Reader:
     def _term(self, subject: Node) -> Term:
         one = self.ids[subject]
         labels = [pair for predicate in LABELS for pair in self._texts(subject, predicate)]
-        term = Term(one, self._first(labels))
+        label, spoken = self._choose(labels)
+        term = Term(one, label)
+        self._set_language(one, label, "preferred", spoken)
         names = [(text, code, "synonym") for text, code in labels if text != term.label]
         for predicate, kind in SYNONYMS.items():
             names += [(text, code, kind) for text, code in self._texts(subject, predicate)]
         for text, code, kind in names:
             term.names.append((text, kind))
-            self.languages[one, text] = code or self.language
+            self._set_language(one, text, kind, code)
         definitions = [pair for p in DEFINITIONS for pair in self._texts(subject, p)]
         term.definition = self._first(definitions)
         namespaces = self._texts(subject, OIO.hasOBONamespace)
@@ -160,7 +173,7 @@ def read(path: str | Path, language: str = "en", type: str | None = None) -> Kno
     Raises InputError for a file that is missing, broken, or has no class and no concept.
 
     Args:
-        language: Language of preferred names, and of names that say none.
+        language: Language of preferred names where a term has one, and of names that say none.
         type: Type of every entity. Default: a term's namespace, or its id's prefix.
     """
     path = Path(path)
@@ -180,8 +193,8 @@ def read(path: str | Path, language: str = "en", type: str | None = None) -> Kno
     ontology = Ontology(terms, version, header(DCT.license), left_out=reader.left_out)
     types = dict.fromkeys(terms, type) if type else None
     graph = obo.graph(ontology, f"RDF file {path.name}", types)
-    pairs = graph.rows("names", "id", "name")
-    codes = [reader.languages.get(pair, language) for pair in pairs]
+    names = graph.rows("names", "id", "name", "kind")
+    codes = [reader.languages.get(name, language) for name in names]
     place = graph.names.column_names.index("language")
     graph.names = graph.names.set_column(place, "language", pa.array(codes, pa.string()))
     return graph
