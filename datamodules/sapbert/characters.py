@@ -193,6 +193,17 @@ def names_in(graph: KnowledgeGraph, folder: str, languages: Sequence[str]) -> li
     return texts
 
 
+def load_with_rows(encoder: str, tokens: int, seed: int) -> Any:
+    """The model with a word embedding of so many rows at least; some models have more of them than
+    tokens. `seed` is of weights that the checkpoint lacks, such as a pooler's."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = load(AutoModel, encoder)
+        size = max(word_embedding(model).num_embeddings, tokens)
+        model.resize_token_embeddings(size, mean_resizing=False)
+    return model
+
+
 def extend_encoder(
     graph: str,
     out: str,
@@ -239,12 +250,7 @@ def extend_encoder(
     old = next_token(tokenizer)
     characters = missing_characters(texts, tokenizer)
     extended = add_tokens(tokenizer, characters)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)  # weights that the checkpoint lacks, such as a pooler's, are drawn
-        model = load(AutoModel, encoder)
-        before = word_embedding(model).num_embeddings  # some models have more rows than tokens
-        size = max(before, next_token(extended))
-        model.resize_token_embeddings(size, mean_resizing=False)
+    model = load_with_rows(encoder, next_token(extended), seed)
     parallel = parallel_names(loaded, extended, languages, excluded)
     rows = start_rows(model, old, parallel, start, seed)
     with torch.no_grad():

@@ -69,7 +69,14 @@ def test_tables_of_usual_columns(tmp_path: Path) -> None:
 
 def test_triples_without_a_heading(tmp_path: Path) -> None:
     path = write(tmp_path, {"kg.tsv": 'a\tr\tb 😀\nb 😀\tr\t"c"\n'}) / "kg.tsv"
-    graph = list_parts(tables.read(path, headerless=True, missing="add", language="de"))
+    graph = list_parts(
+        tables.read(
+            path,
+            missing="add",
+            given=tables.TableFiles(headerless=True),
+            origin=tables.Origin(language="de"),
+        )
+    )
     assert graph["entities"] == [("a", "a", ""), ("b 😀", "b 😀", ""), ("c", "c", "")]
     assert graph["triples"] == [("a", "r", "b 😀"), ("b 😀", "r", "c")]
     assert graph["names"][2] == ("c", "c", "preferred", "de", "tables")

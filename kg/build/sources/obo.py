@@ -457,9 +457,13 @@ def _from_json(path: Path) -> Ontology:
     version = (
         said.get("versionInfo") or _part(meta, "version", str, str(path)) or said.get("date", "")
     )
+    return Ontology(terms, version, _find_licence(said), left_out=left_out)
+
+
+def _find_licence(said: dict[str, str]) -> str:
+    """The property of that name, else one whose value speaks of a licence."""
     by_predicate = (v for key, v in said.items() if key.rpartition("/")[2] == "license")
-    licence = next(by_predicate, "") or next((v for v in said.values() if "licen" in v.lower()), "")
-    return Ontology(terms, version, licence, left_out=left_out)
+    return next(by_predicate, "") or next((v for v in said.values() if "licen" in v.lower()), "")
 
 
 # KnowledgeGraph
