@@ -195,6 +195,13 @@ def test_json_in_another_encoding_says_which_was_expected(tmp_path):
             list(json_records(tmp_path / "x.json.gz"))
 
 
+@pytest.mark.parametrize("value", ['{"a": 1}', "[1]", '"x"', "null"])
+def test_a_list_that_is_none_is_named(tmp_path, value):
+    path = text_file(tmp_path / "x.json", f'{{"text": "a", "entities": {value}}}\n')
+    with pytest.raises(InputError, match="expected a list of objects under 'entities', got"):
+        chineseblue.nested(path)
+
+
 def test_mentions_have_their_offsets_as_strings(tmp_path):
     read = chineseblue.mentions(fakes.mentions(tmp_path / "train.json"))
     assert [surfaces(e) for e in read] == [entities for _, entities in fakes.SENTENCES]
