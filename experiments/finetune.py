@@ -64,6 +64,21 @@ SECTIONS = {
 }
 
 
+class Patience(EarlyStopping):
+    """Ends a training whose score on the selection split has not risen for `patience` epochs.
+
+    It decides at the end of a validation, before the checkpoint is written: at the end of an epoch,
+    Lightning's default, a run that resumes has no score to look at.
+    """
+
+    def __init__(self, patience: int) -> None:
+        super().__init__("val/score", mode="max", patience=patience, check_on_train_epoch_end=False)
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """A run that was killed after it had ended does not go on."""
+        trainer.should_stop = trainer.should_stop or self.wait_count >= self.patience
+
+
 class FinetuneCLI(CLI):
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         super().add_arguments_to_parser(parser)
@@ -128,9 +143,8 @@ class FinetuneCLI(CLI):
             )
 
         patience = self.config.patience
-        stop = EarlyStopping("val/score", mode="max", patience=patience or 0)
         return [
-            *([stop] if patience else []),
+            *([Patience(patience)] if patience else []),
             StepSeed(self.run.seed),
             LearningRateMonitor("step"),
             keeps(BEST, monitor="val/score", mode="max", save_weights_only=True),

@@ -184,16 +184,26 @@ def test_killed_before_it_is_scored_a_run_records_what_an_undisturbed_one_does(
     assert read_json(known)["delivered"] == (tmp_path / "cut" / "journal.jsonl").stat().st_size
 
 
+@pytest.mark.parametrize(
+    ("batches", "patience"),
+    [
+        (15, None),
+        (15, 9),
+        (9, 1),  # killed at the first batch after a validation
+    ],
+)
 def test_a_killed_run_resumes_exactly_and_a_finished_one_says_so(
-    encoder: str, tmp_path: Path, runs: Path
+    batches: int, patience: int | None, encoder: str, tmp_path: Path, runs: Path
 ) -> None:
     task = tasks.write(tmp_path / "t", "ner")
-    whole = start(encoder, tmp_path / "whole", task)
+    ends = ("--patience", str(patience)) if patience else ()
+    whole = start(encoder, tmp_path / "whole", task, *ends)
     assert whole.returncode == 0, whole.stdout + whole.stderr
     kill = (
         "--trainer.callbacks+=tests.experiments.callbacks.KillAt",
-        "--trainer.callbacks.batches=15",
+        f"--trainer.callbacks.batches={batches}",
         f"--trainer.callbacks.marker={tmp_path / 'killed'}",
+        *ends,
     )
     cut = start(encoder, tmp_path / "cut", task, *kill)
     assert cut.returncode == -signal.SIGKILL and not (tmp_path / "cut" / "finished.json").exists()
@@ -210,6 +220,25 @@ def test_a_killed_run_resumes_exactly_and_a_finished_one_says_so(
     assert len(found) == 2, [(r.info.run_name, r.info.status, r.data.tags) for r in found]
     third = start(encoder, tmp_path / "cut", task, *kill)
     assert third.returncode == 0 and "already finished (FRESH=1" in third.stderr
+
+
+def test_a_run_that_is_killed_after_patience_ended_it_trains_no_further(
+    encoder: str, tmp_path: Path, runs: Path
+) -> None:
+    task = tasks.write(tmp_path / "t", "ner")
+    still = ("--patience", "1", "--model.init_args.lr", "0", "--trainer.max_epochs", "4")
+    whole = start(encoder, tmp_path / "whole", task, *still)
+    assert "no higher score" in whole.stderr, whole.stdout + whole.stderr
+    kill = (
+        "--trainer.callbacks+=tests.experiments.callbacks.KillAtTest",
+        f"--trainer.callbacks.marker={tmp_path / 'killed'}",
+    )
+    cut = start(encoder, tmp_path / "cut", task, *still, *kill)
+    assert cut.returncode == -signal.SIGKILL
+    again = start(encoder, tmp_path / "cut", task, *still, *kill)
+    assert again.returncode == 0, again.stdout + again.stderr
+    finished = [read_json(tmp_path / name / "finished.json") for name in ("whole", "cut")]
+    assert finished[0] == finished[1] and 0 < finished[0]["steps"] < 4 * 6
 
 
 def test_what_is_written_and_tracked(
