@@ -75,7 +75,7 @@ class Patience(EarlyStopping):
         super().__init__("val/score", mode="max", patience=patience, check_on_train_epoch_end=False)
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """A run that was killed after it had ended does not go on."""
+        """A run that was killed after it had ended trains no further."""
         trainer.should_stop = trainer.should_stop or self.wait_count >= self.patience
 
 

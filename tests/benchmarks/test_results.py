@@ -427,7 +427,8 @@ def test_the_reported_numbers_are_whole() -> None:
                 row.get("reported") or row["measured"]
             )
             if row["name"] == "MC-BERT":
-                assert row["reported"] and "measured" not in row
+                assert row["reported"]
+                assert System(row["measured"]).model == "embert/pretrain_mcbert"
             if row["name"] in ("ERNIE-med", "KnowBERT-med"):
                 assert (
                     row["reported"]
