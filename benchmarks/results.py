@@ -26,7 +26,7 @@ from core.arrays import load_arrays, save_arrays
 from core.files import InputError, digest, read_json, sha256, written
 from core.journal import Journal
 from core.tracking import commit, folder_name, runs_folder
-from experiments.names import Encoder, default_stem, recipes
+from experiments.names import Encoder, default_stem, recipes, split_name
 from models.metrics import Comparison, adjust_holm, bootstrap_interval, compared, score
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Model(NamedTuple):
 def model_of(name: str, chosen: Encoder) -> Model:
     """The model that `name` means; a folder is called by its own name and a digest, or by that
     before it (NAME=FOLDER)."""
-    name = name if Path(name).is_dir() else name.partition("=")[0]
+    name, _ = split_name(name)
     base, _, run = chosen.name.partition("@")
     typed = base in (name, name.replace("/", "-"), name.replace("/", "--"))
     return Model(short_name(name) if typed else base, run, chosen.identity)

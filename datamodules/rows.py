@@ -39,10 +39,11 @@ def length_batches(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:
     """The numbers of rows of these lengths, the longest first, in batches of at most `tokens`
     padded tokens, or of one row."""
     order = sorted(range(len(lengths)), key=lambda row: -lengths[row])
-    while order:
-        size = max(1, tokens // lengths[order[0]])
-        yield order[:size]
-        order = order[size:]
+    start = 0
+    while start < len(order):
+        size = max(1, tokens // lengths[order[start]])
+        yield order[start : start + size]
+        start += size
 
 
 def numbered(tables: Sequence[np.ndarray], width: int) -> np.ndarray:

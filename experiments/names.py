@@ -410,16 +410,23 @@ def _export_in(checkpoint: Path) -> Path:
     )
 
 
+def split_name(name: str) -> tuple[str, str | None]:
+    """(the name that results have, the folder) of name=folder; (name, None) of any other, and of a
+    folder whose own name has the sign."""
+    shown, found, place = name.partition("=")
+    return (shown, place) if found and not Path(name).is_dir() else (name, None)
+
+
 def encoder(name: str, checkpoint: str | None = None) -> Encoder:
     """The encoder that `name` means; `checkpoint` names one exact run of it.
 
     A hub name is taken as it is: the hub is asked when the model is loaded. `name=folder` is what
-    is in the folder, with results under the name: a model that is here for one of a table's row.
+    is in the folder, with results under the name, such as that of a table's row.
     Raises NotTrained for a paper without a finished run, and InputError for a folder that has no
     encoder, or a name that means nothing.
     """
-    shown, renamed, place = name.partition("=")
-    if renamed and not Path(name).is_dir():
+    shown, place = split_name(name)
+    if place is not None:
         if checkpoint or not place or not Path(place).is_dir():
             raise InputError(
                 f"MODEL={name}: expected NAME=FOLDER with a folder that is here, and no CKPT="
