@@ -94,8 +94,8 @@ scale: $(INSTALLED)  ## how time, memory and open files grow with the data (SIZE
 # A bare CUDA machine has no network to build .venv with: PYTHON= is taken as it is, and .venv where there is one.
 GPU_PYTHON := $(if $(filter command% environment%,$(origin PYTHON)),$(PYTHON),$(or $(wildcard $(VENV_PYTHON)),$(PYTHON)))
 
-gpu-check:  ## tests marked gpu, speed, and short pre-training on a CUDA device, in resumable parts (ONLY=tests,layers,pretrain-kebiolm FRESH=1 PYTHON=python3)
-	@$(GPU_PYTHON) -P -m core.call measure gpu $(if $(ONLY),--only '$(ONLY)') $(if $(FRESH),--fresh)
+gpu-check:  ## tests marked gpu, speed, and short pre-training on a CUDA device, in resumable parts (ONLY=tests,layers,pretrain-kebiolm FRESH=1 JOBS=8 PYTHON=python3)
+	@$(GPU_PYTHON) -P -m core.call measure gpu $(if $(ONLY),--only '$(ONLY)') $(if $(FRESH),--fresh) $(if $(JOBS),--jobs $(JOBS))
 
 gpu-wheels:  ## pinned requirements of gpu-check that the interpreter lacks, name==version, to carry (PYTHON=python3)
 	@$(GPU_PYTHON) bin/wheels.py

@@ -87,6 +87,7 @@ class SeedTraining:
         epochs: Passes over the training data. Default: as the task's YAML says.
         lr: Learning rate. Default: as the task's YAML says, for the encoder's width.
         share: Part of the training documents to train on, drawn by the seed.
+        at_once: Seeds that train at the same time. Default: one a GPU, or one a core.
         fresh: Train again what is finished.
         args: Further words for LightningCLI.
     """
@@ -100,6 +101,7 @@ class SeedTraining:
     epochs: int | None = None
     lr: float | None = None
     share: float = 1.0
+    at_once: int | None = None
     fresh: bool = False
     args: str = ""
     #: options that only some encoders have (`options` of encoder.yaml), by name

@@ -4,13 +4,18 @@ processor's peak.
 A layer of P parameters costs 6 P FLOP a token, forward and backward: a multiplication and an
 addition for each parameter, and twice that for the two gradients (Kaplan et al. 2020, Section 2.1).
 Attention scores and their weighted sums add 12 x hidden x length. Embeddings, which are looked up,
-heads and losses are left out: the share of the peak counts their time as lost.
+heads and losses are left out: the share of the peak counts their time as lost. Padding is left out,
+too: only real tokens count.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import math
+import os
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytorch_lightning as pl
@@ -21,20 +26,35 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from core.files import InputError, write_json
 from models.encoders import Packing
 
-SIDE = 2048  #: of the matrices whose product measures the peak
+#: of the matrices whose product measures the peak; between small ones a GPU waits for the host
+SIDE, GPU_SIDE = 2048, 8192
+DEVICE_LOCK = "KEPL_DEVICE_LOCK"  #: environment variable: the file that :func:`alone` locks
 
 
-def flop(parameters: float, tokens: float, layers: int, hidden: int, length: float) -> float:
+@contextlib.contextmanager
+def alone() -> Iterator[None]:
+    """A block that waits until no other process with the same DEVICE_LOCK is in one: they measure a
+    device, one at a time."""
+    if not (name := os.environ.get(DEVICE_LOCK)):
+        yield
+        return
+    with open(name, "w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def flop(parameters: float, tokens: Any, layers: int, hidden: int, length: Any) -> Any:
     """FLOP of training on T `tokens` in sequences of `length`, by layers of P `parameters`: 6 P T +
     12 layers hidden length T."""
     return 6 * parameters * tokens + 12 * layers * hidden * length * tokens
 
 
 def product_peak(
-    device: torch.device, dtype: torch.dtype, side: int = SIDE, seconds: float = 0.5
+    device: torch.device, dtype: torch.dtype, side: int | None = None, seconds: float = 0.5
 ) -> float:
     """FLOP a second of the fastest of several products of two `side` x `side` matrices."""
-    a, b = torch.rand(2, side, side, device=device).to(dtype)
+    side = side or (GPU_SIDE if device.type == "cuda" else SIDE)
+    a, b = torch.randn(2, side, side, device=device).to(dtype)
     best, end = math.inf, time.perf_counter() + seconds
     while best == math.inf or time.perf_counter() < end:
         started = _now(device)
@@ -50,6 +70,21 @@ def _now(device: torch.device) -> float:
     return time.perf_counter()
 
 
+def real_lengths(rows: int, length: int, mask: Any) -> Any:
+    """(rows,) tokens of each sequence that is no padding, from what a layer accepts as its mask.
+
+    mask: None, a :class:`Packing`, (B, L), or (B, 1, queries, L) with True, or 0, where a query
+        reads; the last query of a decoder reads every token.
+    """
+    if mask is None:
+        return torch.full((rows,), length, dtype=torch.float64)
+    if isinstance(mask, Packing):
+        return mask.offsets.diff().double()
+    read = mask if mask.ndim == 2 else mask[:, 0, -1]
+    real = read >= 0 if read.is_floating_point() else read.bool()
+    return real.sum(-1).double().expand(rows)
+
+
 def states_and_mask(given: tuple[Any, ...], named: dict[str, Any]) -> tuple[Tensor, Any]:
     """(states, mask) of a layer's arguments."""
     states = given[0] if given else named["hidden_states"]
@@ -60,18 +95,26 @@ class Meter(pl.Callback):
     """Writes what the steps of a training cost to the JSON file `file`; the numbers are process
     0's, times the processes.
 
-    The first step is left out where there are several: it allocates memory and sets up
-    communication. Raises InputError for a loss that is not finite, and for a model without
-    transformer layers.
+    Its training and validations run while no other of a check does (:func:`alone`). The first step
+    is left out where there are several: it allocates memory and sets up communication. Raises
+    InputError for a loss that is not finite, and for a model without transformer layers.
     """
 
-    def __init__(self, file: str, side: int = SIDE) -> None:
+    def __init__(self, file: str, side: int | None = None) -> None:
         self.file, self.side = file, side
-        self.tokens = 0
+        # numbers, or tensors: what the host does not know stays on the device until a step's end
+        self.tokens: Any = 0.0
         self.flop: Any = 0.0
-        self.lengths: Any = 0.0  # numbers, or tensors of a packing
+        self.lengths: Any = 0.0
         # time, tokens, FLOP and tokens x length so far, after each step
-        self.marks: list[tuple[float, int, float, float]] = []
+        self.marks: list[tuple[float, float, float, float]] = []
+
+    def setup(self, trainer: pl.Trainer, module: pl.LightningModule, stage: str) -> None:
+        self.turn = contextlib.ExitStack()
+        self.turn.enter_context(alone())
+
+    def teardown(self, trainer: pl.Trainer, module: pl.LightningModule, stage: str) -> None:
+        self.turn.close()
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         layers = [part for part in module.modules() if isinstance(part, GradientCheckpointingLayer)]
@@ -102,25 +145,24 @@ class Meter(pl.Callback):
         self.mark(trainer)
 
     def count(self, layer: nn.Module, states: Tensor, mask: Any, first: bool) -> None:
-        """Add one pass of `states` (B, L, H) through `layer`; its tokens, too, where it is the
-        first of its stack."""
+        """Add one pass of `states` (B, L, H), of a packing (1, T, H), through `layer`; its tokens,
+        too, where it is the first of its stack."""
         rows, length, self.hidden = states.shape
         if torch.is_grad_enabled():
-            # of a packing, (1, T, H), each sequence attends to itself; the number stays on the
-            # device until a step's end
-            packed = isinstance(mask, Packing)
-            squares: Any = (
-                mask.offsets.diff().double().square().sum() if packed else rows * length**2
-            )
-            self.flop += flop(
-                self.sizes[id(layer)], rows * length, 1, self.hidden, squares / (rows * length)
-            )
-            self.tokens += rows * length * first
+            lengths = real_lengths(rows, length, mask)
+            tokens, squares = lengths.sum(), lengths.square().sum()  # a sequence attends to itself
+            self.flop += flop(self.sizes[id(layer)], tokens, 1, self.hidden, squares / tokens)
+            self.tokens += tokens * first
             self.lengths += squares * first
 
     def mark(self, trainer: pl.Trainer) -> None:
         self.marks.append(
-            (_now(trainer.strategy.root_device), self.tokens, float(self.flop), float(self.lengths))
+            (
+                _now(trainer.strategy.root_device),
+                float(self.tokens),
+                float(self.flop),
+                float(self.lengths),
+            )
         )
 
     def on_train_batch_end(

@@ -219,9 +219,10 @@ class SeedRuns:
         return Stage(title, "experiments.finetune", arguments, place.name, environment=gpu)
 
     def run(self, stages: list[Stage]) -> None:
-        """Run stages side by side: as many as there are devices, or all on a Ray cluster."""
+        """Run stages side by side: as many as were asked for, as there are devices, or all on a Ray
+        cluster."""
         engine = engine_of()
-        here = self.devices or min(os.cpu_count() or 1, len(stages))
+        here = self.asked.at_once or self.devices or min(os.cpu_count() or 1, len(stages))
         at_once = len(stages) if engine == "ray" else here
         for i in range(0, len(stages), at_once):
             group = stages[i : i + at_once]
@@ -264,6 +265,8 @@ def train_seeds(
     definition = find_task(asked.task)
     if asked.epochs is not None and asked.epochs < 1:
         raise InputError(f"EPOCHS={asked.epochs}: expected a number of at least 1")
+    if asked.at_once is not None and asked.at_once < 1:
+        raise InputError(f"AT_ONCE={asked.at_once}: expected a number of at least 1")
     numbers = seeds_of(asked.seeds or str(1 if asked.profile == "small" else PAPER_SEEDS))
     path, config = config_of(definition.name)
     folder = task_folder(definition, asked.files)

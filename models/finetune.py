@@ -24,12 +24,12 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torchcrf import CRF
 
 from core.dotted import imported
 from core.files import InputError
 from datamodules.finetune import IGNORE, FinetuneBatch
 from models.base import PaperModule
+from models.crf import LinearChainCRF
 from models.metrics import (
     acc1_tallies,
     accuracy_tallies,
@@ -52,13 +52,13 @@ class Tagger(nn.Module):
     """BIO labels of units from each one's first token.
 
     labels  entity types; 2 labels + 1 classes
-    crf     score label sequences with a linear-chain CRF (pytorch-crf) instead of each label alone
+    crf     score label sequences with a linear-chain CRF (models.crf) instead of each label alone
     """
 
     def __init__(self, hidden: int, labels: int, dropout: float = 0.1, crf: bool = False) -> None:
         super().__init__()
         self.dropout, self.linear = nn.Dropout(dropout), nn.Linear(hidden, 2 * labels + 1)
-        self.crf = CRF(2 * labels + 1, batch_first=True) if crf else None
+        self.crf = LinearChainCRF(2 * labels + 1) if crf else None
 
     def scores(self, states: Tensor, batch: FinetuneBatch) -> Tensor:
         """(B, U, 2 labels + 1)."""
@@ -69,9 +69,7 @@ class Tagger(nn.Module):
         assert batch.labels is not None
         scores = self.scores(states, batch)
         if self.crf is not None:
-            return -self.crf(
-                scores, batch.labels.clamp_min(0), batch.unit_mask, reduction="token_mean"
-            )  # type: ignore[no-any-return]
+            return -self.crf(scores, batch.labels.clamp_min(0), batch.unit_mask)  # type: ignore[no-any-return]
         return nn.functional.cross_entropy(
             scores.flatten(0, 1), batch.labels.flatten(), ignore_index=IGNORE
         )

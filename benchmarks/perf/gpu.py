@@ -1,17 +1,21 @@
 """What runs on a CUDA machine, and how fast: make gpu-check (kepl measure gpu)
 
+    layers                 BERT-base's 12 layers over rows of several lengths: padded or packed, as
+                           they are or compiled
+    search                 nearest names among a million on the device
+    decode                 GenBioEL's constrained search with a BART of base size
     tests-<room>-<file>    the tests marked gpu of one file
     speed-<name>           kepl measure speed on the device
-    layers                 BERT-base's 12 layers over rows of several lengths: padded, packed, and
-                           padded and compiled
     pretrain-<paper>       a rehearsal of the paper's profile (benchmarks.perf.rehearse):
-    throughput and
-                           peak memory
-    pretrain-<paper>-packed   the same with `attention: packed`
+                           throughput and peak memory
+    pretrain-<paper>-packed, -compiled   the same with `attention: packed`, and with packed rows and
+                           compiled layers
 
 Each part is a process of its own that is stopped after LIMIT seconds, and leaves
 runs/gpu-check/<part>.json. A part that succeeded at the same commit is skipped, so the same command
-resumes. At the end all parts are merged into runs/gpu-check.json and .md.
+resumes. `jobs` parts run at once: what they prepare on the CPU takes the most time; what is
+measured on the device waits until it has the device for itself (`experiments.meter.alone`). At the
+end all parts are merged into runs/gpu-check.json and .md.
 """
 
 from __future__ import annotations
@@ -23,6 +27,8 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +37,20 @@ from core.commands import child_environment, python_command
 from core.files import InputError, read_json, write_json, written
 from core.settings import nearest, split_commas
 from core.tracking import ROOT, commit, runs_folder
+from experiments.meter import DEVICE_LOCK, alone
 
 LIMIT = 480  #: seconds of a part
-STEPS, SCALE = 4, 0.001  #: of a rehearsal
+STEPS, SCALE = 6, 0.001  #: of a rehearsal
 ACCUMULATED = {"sapbert": 1, "genbioel": 4}  #: micro-batches of a rehearsed step; of the others 16
+#: ways of computing a BERT's layers -> arguments of a training
+WAYS = {
+    "": "--model.init_args.attention sdpa",
+    "-packed": "--model.init_args.attention packed",
+    "-compiled": "--model.init_args.attention packed"
+    " --trainer.callbacks+ experiments.compilation.CompiledLayers",
+}
+#: further arguments where rows are packed: names of all lengths pass the layers at once
+PACKED_ONLY = {"sapbert": "--data.init_args.groups 1"}
 Part = Callable[[str], dict[str, Any]]
 
 
@@ -69,7 +85,8 @@ def speed(name: str) -> Part:
     """A benchmark of benchmarks.perf.speed that supports devices."""
 
     def run(device: str) -> dict[str, Any]:
-        found = call_alone(f"measure speed {name}", {"json": True, "device": device})
+        with alone():
+            found = call_alone(f"measure speed {name}", {"json": True, "device": device})
         return {
             key: found[key]
             for key in ("ours", "reference", "ratio", "time_ratio", "equal", "settings")
@@ -93,6 +110,7 @@ def layers(
     """
     import torch
 
+    from experiments.compilation import compile_layers
     from models.encoders import Layout, last_states
     from models.mlm import new_bert
 
@@ -103,14 +121,14 @@ def layers(
     mask = mask.to(device)
     ids = torch.randint(5, 1000, (rows, length), device=device)
     found: dict[str, Any] = {"tokens": int(lengths.sum()), "padded_tokens": rows * length}
-    for way in ("sdpa", "packed", "compiled"):
+    for way in ("sdpa", "packed", "sdpa-compiled", "packed-compiled"):
+        attention, _, compiled = way.partition("-")
         torch.manual_seed(0)
         bert: Any = new_bert(1000, count, hidden, heads, inner, length)
         bert.to(device)
-        bert.set_attn_implementation("packed" if way == "packed" else "sdpa")
-        if way == "compiled":
-            for layer in bert.encoder.layer:
-                layer.compile(dynamic=True)
+        bert.set_attn_implementation(attention)
+        if compiled:
+            compile_layers(bert)
 
         def step(bert: Any = bert) -> None:
             with torch.autocast(device, dtype=torch.bfloat16):
@@ -122,27 +140,125 @@ def layers(
             step()
             step()
         except Exception as error:  # why: a compiler that fails is a finding, recorded
-            if way != "compiled":
+            if not compiled:
                 raise
-            found["compiled_failed"] = str(error).splitlines()[0][:200]
+            found[f"{way}_failed"] = str(error).splitlines()[0][:200]
             continue
         if device == "cuda":
             torch.cuda.reset_peak_memory_stats()
-            torch.cuda.synchronize()
-        begun = time.perf_counter()
-        for _ in range(5):
-            step()
-        if device == "cuda":
-            torch.cuda.synchronize()
-        seconds = (time.perf_counter() - begun) / 5
+        with alone():
+            seconds = seconds_of(step, device)
         found[way] = {"seconds": seconds, "tokens_per_second": found["tokens"] / seconds}
         if device == "cuda":
             found[way]["memory"] = torch.cuda.max_memory_allocated()
     return found
 
 
-def pretrain(paper: str, attention: str) -> Part:
-    """A rehearsal of a paper's profile, with an encoder's `attention`."""
+def seconds_of(call: Callable[[], Any], device: str, times: int = 5) -> float:
+    """Mean seconds of a call, until the device has done what it asks for."""
+    import torch
+
+    def wait() -> None:
+        if device == "cuda":
+            torch.cuda.synchronize()
+
+    wait()
+    begun = time.perf_counter()
+    for _ in range(times):
+        call()
+    wait()
+    return (time.perf_counter() - begun) / times
+
+
+def search(
+    device: str, names: int = 1_000_000, size: int = 768, queries: int = 4096, k: int = 20
+) -> dict[str, Any]:
+    """Milliseconds a query of the exact search among `names` vectors of `size` numbers, float16, in
+    a batch of `queries`, each a name's vector with noise; and whether the same names are found as
+    on the CPU (of 64 queries; float16 ties may change places)."""
+    import torch
+    from torch.nn.functional import normalize
+
+    from kg.search.index import Index
+
+    random = torch.Generator().manual_seed(0)
+    vectors = normalize(torch.randn(names, size, generator=random), dim=1)
+    asked = normalize(
+        vectors[:queries] + torch.randn(queries, size, generator=random) / size**0.5, dim=1
+    )
+    stored = vectors.half()
+    index = Index(stored, device=device)
+    found = index.search(asked, k)
+    with alone():
+        seconds = seconds_of(lambda: index.search(asked, k), device, 3)
+    wanted = Index(stored).search(asked[:64], k)
+    same = [
+        len(set(one.tolist()) & set(two.tolist())) / k
+        for one, two in zip(found.rows[:64], wanted.rows, strict=True)
+    ]
+    return {
+        "milliseconds_per_query": 1000 * seconds / queries,
+        "names": names,
+        "queries": queries,
+        "first_equal": bool((found.rows[:64, 0] == wanted.rows[:, 0]).all()),
+        "same_names": sum(same) / len(same),
+        "largest_difference": float(abs(found.scores[:64] - wanted.scores).max()),
+    }
+
+
+def decode(
+    device: str,
+    sizes: tuple[int, int] = (768, 6),
+    names: int = 100_000,
+    mentions: int = 512,
+    batches: Sequence[int] = (32, 64, 128, 256),
+    compared: int = 16,
+) -> dict[str, Any]:
+    """Mentions a second of GenBioEL's search, 5 beams, contexts of 160 tokens, in batches of
+    several sizes; and whether the first names are those of the CPU.
+
+    sizes: hidden, and layers of the encoder and of the decoder; weights at random
+    """
+    import torch
+
+    from benchmarks.perf.speed._names import VOCABULARY, synthetic
+    from benchmarks.perf.speed.decode import bart, inputs, ours
+    from inference.options import bfloat16
+    from kg.search.trie import Ragged, Trie
+
+    trie = Trie.build(Ragged(*synthetic(names)), vocabulary=VOCABULARY)
+    model: Any = bart(*sizes)
+    ids, prompts = inputs(mentions, 160)
+    wanted = ours(model, trie, ids[:compared], prompts[:compared])
+    model, ids = model.to(device), ids.to(device)
+
+    def rank(batch: int, half: bool, most: int = mentions) -> list[Any]:
+        found: list[Any] = []
+        with bfloat16(device, half):
+            for start in range(0, most, batch):
+                part = slice(start, min(start + batch, most))
+                found += ours(model, trie, ids[part], prompts[part])
+        return found
+
+    single = rank(compared, False, compared)
+    first = [one[0][0] == two[0][0] for one, two in zip(single, wanted, strict=True)]
+    rank(batches[0], True, batches[0])
+    rates = {}
+    with alone():
+        for batch in batches:
+            rank(batch, True, batch)
+            seconds = seconds_of(partial(rank, batch, True), device, 1)
+            rates[str(batch)] = mentions / seconds
+    best = max(rates, key=lambda batch: rates[batch])
+    found = {"mentions_per_second": rates[best], "batch": int(best), "first_equal": all(first)}
+    difference = max(abs(one[0][1] - two[0][1]) for one, two in zip(single, wanted, strict=True))
+    if device == "cuda":
+        found["memory"] = torch.cuda.max_memory_allocated()
+    return found | {"largest_difference": difference, "batches": rates}
+
+
+def pretrain(paper: str, way: str) -> Part:
+    """A rehearsal of a paper's profile, its layers computed in one of WAYS."""
 
     def run(device: str) -> dict[str, Any]:
         from benchmarks.perf.rehearse import run_rehearsal
@@ -154,13 +270,14 @@ def pretrain(paper: str, attention: str) -> Part:
             for name, own in pipeline_of(paper).get("variants", {}).items()
             if not own.get("extra")
         ][:1]
-        accumulated = ACCUMULATED.get(paper, 16)
-        args = (
-            f"--model.init_args.attention {attention} --trainer.accumulate_grad_batches"
-            f" {accumulated}"
-        )
+        args = WAYS[way]
+        if way:
+            args += f" {PACKED_ONLY.get(paper, '')}"
+        if device == "cuda":  # a rehearsal on a CPU has small batches
+            args += f" --trainer.accumulate_grad_batches {ACCUMULATED.get(paper, 16)}"
+        where = Machine(devices=1, workers=2)
         said = run_rehearsal(
-            paper, "paper", STEPS, SCALE, Inputs(), Machine(devices=1), variants=first, args=args
+            paper, "paper", STEPS, SCALE, Inputs(), where, variants=first, args=args
         )
         meter = read_json(runs_folder() / "rehearsals" / paper / "meter.json")
         speed = {
@@ -177,8 +294,8 @@ def pretrain(paper: str, attention: str) -> Part:
 
 
 def parts() -> dict[str, Part]:
-    """Every part by name, those that take least time first."""
-    found: dict[str, Part] = {"layers": layers}
+    """Every part by name."""
+    found: dict[str, Part] = {"layers": layers, "search": search, "decode": decode}
     for file in sorted((ROOT / "tests").rglob("test_*.py")):
         if "\n@pytest.mark.gpu" in file.read_text():
             found[f"tests-{file.parent.name}-{file.stem.removeprefix('test_')}"] = tests(
@@ -190,9 +307,9 @@ def parts() -> dict[str, Part]:
     for file in sorted((ROOT / "experiments").glob("*/pipeline.yaml")):
         if "\n    rehearsal:" in file.read_text():
             paper = file.parent.name
-            found[f"pretrain-{paper}"] = pretrain(paper, "sdpa")
-            if paper != "genbioel":  # a BART's layers are not packed
-                found[f"pretrain-{paper}-packed"] = pretrain(paper, "packed")
+            # a BART's layers are neither packed nor compiled
+            for way in ("",) if paper == "genbioel" else WAYS:
+                found[f"pretrain-{paper}{way}"] = pretrain(paper, way)
     return found
 
 
@@ -211,13 +328,13 @@ def command(name: str, device: str) -> list[str]:
     return python_command("-m", "core.call", *words)
 
 
-def finished(words: list[str]) -> tuple[int, str, str]:
+def finished(words: list[str], environment: Mapping[str, str]) -> tuple[int, str, str]:
     """(exit status, standard output, standard error) of a command. Raises TimeoutExpired after
     LIMIT seconds, when all its processes are ended."""
     with subprocess.Popen(
         words,
         cwd=ROOT,
-        env=child_environment(),
+        env=child_environment(environment),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -231,12 +348,17 @@ def finished(words: list[str]) -> tuple[int, str, str]:
         return process.returncode, printed, said
 
 
-def done_part(name: str, device: str, where: Mapping[str, str]) -> dict[str, Any]:
+def done_part(name: str, device: str, where: Mapping[str, str], jobs: int = 1) -> dict[str, Any]:
     """Run a part: its record, with `ok`, `seconds`, and its result or why it failed."""
     begun = time.monotonic()
     record: dict[str, Any] = {"part": name, **where}
+    folder = runs_folder() / "gpu-check"
+    environment = {DEVICE_LOCK: str(folder / "device.lock"), "KEPL_RUNS": str(folder / name)}
+    if jobs > 1:
+        threads = str(max(1, (os.cpu_count() or 1) // jobs))
+        environment |= {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
     try:
-        status, printed, said = finished(command(name, device))
+        status, printed, said = finished(command(name, device), environment)
         found = json.loads(printed.splitlines()[-1]) if not status else None
         why = "" if found is not None else (said or printed)[-4000:]
     except subprocess.TimeoutExpired:
@@ -299,12 +421,22 @@ def print_part(name: str, device: str) -> None:
     print(json.dumps(parts()[name](device)))
 
 
-def check_gpu(only: Sequence[str] = (), fresh: bool = False, device: str = "cuda") -> int:
+def checked_jobs(jobs: int) -> int:
+    """Raises InputError for a number of parts at once below 1."""
+    if jobs < 1:
+        raise InputError(f"JOBS={jobs}: expected a number of parts at once, 1 or more")
+    return jobs
+
+
+def check_gpu(
+    only: Sequence[str] = (), fresh: bool = False, jobs: int = 1, device: str = "cuda"
+) -> int:
     """Run the tests marked gpu, the speed benchmarks and short pre-training on a CUDA device.
 
     Args:
         only: Parts whose names begin with one of these words. Default: all.
         fresh: Run parts that are complete, too.
+        jobs: Parts at once; one of them at a time measures the device.
         device: Device of torch; cpu tries the command out.
     """
     known = parts()
@@ -320,14 +452,19 @@ def check_gpu(only: Sequence[str] = (), fresh: bool = False, device: str = "cuda
         raise InputError("no CUDA device here; the parts above are what a CUDA machine would run")
     folder = runs_folder() / "gpu-check"
     where = {"commit": commit(), "device": device_name() or device}
-    for number, name in enumerate(chosen, 1):
+    folder.mkdir(parents=True, exist_ok=True)
+
+    def run_part(name: str, number: int) -> None:
         file = folder / f"{name}.json"
         old = read_json(file) if file.is_file() else {}
         if not fresh and old.get("ok") and all(old.get(k) == v for k, v in where.items()):
-            print(f"[{number}/{len(chosen)}] {name}: complete", flush=True)
-            continue
-        print(f"[{number}/{len(chosen)}] {name} ...", flush=True)
-        write_json(file, done_part(name, device, where))
+            print(f"[{number}/{len(chosen)}] {name}: complete\n", end="", flush=True)
+            return
+        print(f"[{number}/{len(chosen)}] {name} ...\n", end="", flush=True)
+        write_json(file, done_part(name, device, where, jobs))
+
+    with ThreadPoolExecutor(checked_jobs(jobs)) as threads:
+        list(threads.map(run_part, chosen, range(1, len(chosen) + 1)))
     merge(folder, list(known))
     failed = [name for name in chosen if not read_json(folder / f"{name}.json")["ok"]]
     print(

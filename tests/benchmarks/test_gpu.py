@@ -12,7 +12,9 @@ import torch
 
 from benchmarks.perf import gpu
 from bin import wheels
-from core.files import read_json
+from core.files import InputError, read_json
+from experiments.compilation import CompiledLayers, compile_layers
+from models.mlm import new_bert
 from tests.commands import command
 
 ROOT = Path(__file__).parents[2]
@@ -129,7 +131,35 @@ def test_layers_are_measured_each_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.nn.Module, "compile", lambda self, **named: None)  # needs a compiler
     found = gpu.layers("cpu", sizes=(2, 16, 2, 16), rows=4, length=8)
     assert found["tokens"] == 2 + 4 + 6 + 8 and found["padded_tokens"] == 32
-    assert all(found[way]["tokens_per_second"] > 0 for way in ("sdpa", "packed", "compiled"))
+    ways = ("sdpa", "packed", "sdpa-compiled", "packed-compiled")
+    assert all(found[way]["tokens_per_second"] > 0 for way in ways)
+
+
+def test_the_search_and_the_decoding_are_compared_with_the_cpu() -> None:
+    found = gpu.search("cpu", names=500, size=16, queries=80, k=5)
+    assert found["milliseconds_per_query"] > 0 and found["first_equal"]
+    assert found["same_names"] == 1 and found["largest_difference"] < 1e-6
+    found = gpu.decode("cpu", (16, 1), names=50, mentions=6, batches=(2, 4), compared=3)
+    assert found["first_equal"] and found["batch"] in (2, 4)
+    assert found["mentions_per_second"] == max(found["batches"].values())
+
+
+def test_parts_at_once(fakes: Path) -> None:
+    (fakes / "mended").touch()
+    assert check(["--device", "cpu", "--jobs", "3"]) == 0
+    assert sorted(ran(fakes)) == ["first", "second", "third"]
+    assert check(["--device", "cpu", "--jobs", "0"]) == 2
+
+
+def test_compiled_layers_compute_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[str] = []
+    monkeypatch.setattr(
+        torch.nn.Module, "compile", lambda self, **named: compiled.append(type(self).__name__)
+    )
+    assert compile_layers(new_bert(30, 2, 16, 2, 16, 8)) == 2
+    assert compiled == ["BertSelfOutput", "BertIntermediate", "BertOutput"] * 2
+    with pytest.raises(InputError, match="Linear: no layers of a BERT to compile"):
+        CompiledLayers().on_fit_start(None, torch.nn.Linear(2, 2))  # type: ignore[arg-type]
 
 
 def test_wheels_that_are_missing_are_pinned() -> None:

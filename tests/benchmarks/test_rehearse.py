@@ -6,6 +6,8 @@ from __future__ import annotations
 import copy
 import shutil
 import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +32,10 @@ from benchmarks.perf.rehearse import (
 from core.files import InputError, locked, read_json
 from experiments import pretrain
 from experiments.machine import Inputs, Machine
-from experiments.meter import Meter, flop, product_peak
+from experiments.meter import DEVICE_LOCK, Meter, alone, flop, product_peak, real_lengths
 from experiments.names import NotTrained, encoder
 from experiments.stages import Stage
+from models.encoders import Packing
 from tests.preload import INTERPRETER
 
 pytestmark = pytest.mark.usefixtures("preloaded")
@@ -94,7 +97,7 @@ def test_a_rehearsal_runs_every_stage_of_the_profile(
     meter = read_json(home / "meter.json")
     assert (
         meter["steps"] == 2
-        and meter["tokens"] > 50
+        and meter["tokens"] > 40
         and meter["flop"] > 0
         and meter["peak"] > meter["flop"] / meter["seconds"]
     )
@@ -215,6 +218,38 @@ def test_the_meter_counts_what_passes_the_layers() -> None:
     assert meter.tokens == 10 and meter.flop == flop(parameters, 10, 3, 8, 5)
     with pytest.raises(InputError, match="Linear: no transformer layers"):
         Meter("unused").on_train_start(trainer, nn.Linear(2, 2))  # type: ignore[arg-type]
+
+
+def test_padding_is_not_counted() -> None:
+    """Of every kind of mask that a layer accepts."""
+    lengths = torch.tensor([2, 5, 4])
+    flat = torch.arange(5) < lengths[:, None]
+    both = flat[:, None, None, :].expand(3, 1, 5, 5)
+    causal = both & torch.ones(5, 5).tril().bool()
+    added = torch.zeros(3, 1, 5, 5).masked_fill(~both, float("-inf"))
+    offsets = torch.tensor([0, 2, 7, 11])
+    for mask in (flat, flat.long(), both, causal, added, Packing(flat, offsets, 5)):
+        assert real_lengths(3, 5, mask).tolist() == [2, 5, 4]
+    assert real_lengths(3, 5, None).tolist() == [5, 5, 5]
+
+
+def test_one_process_at_a_time_measures_a_device(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(DEVICE_LOCK, str(tmp_path / "lock"))
+    entered: list[int] = []
+    with ThreadPoolExecutor(1) as threads:
+
+        def enter() -> None:
+            with alone():
+                entered.append(1)
+
+        with alone():
+            waiting = threads.submit(enter)
+            time.sleep(0.2)
+            assert not entered
+        waiting.result()
+    assert entered
 
 
 def test_the_meter_refuses_a_loss_that_is_not_finite() -> None:
