@@ -170,7 +170,9 @@ def commands(
     for name, meaning in profile.get("needs", {}).items():
         if name not in given and not (name == "UMLS" and "GRAPH" in given):
             raise InputError(f"PROFILE={profile_name} needs {name}=... : {meaning}")
-    values: dict[str, Any] = {"work": str(work), "WORKERS": where.workers or os.cpu_count() or 1}
+    # a plan may run on another machine: there, commands without a number take one process a core
+    workers = where.workers or (None if plan else os.cpu_count() or 1)
+    values: dict[str, Any] = {"work": str(work), "WORKERS": workers}
     values |= fill_all(profile.get("defaults", {}), values)
     values |= given | {"SEED": seed, "FRESH": fresh}
     gpu = bool(profile.get("gpu")) and not (rehearsed and not gpus())

@@ -24,6 +24,7 @@ import torch
 import yaml
 from pytorch_lightning.callbacks import LearningRateMonitor, TQDMProgressBar
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
+from pytorch_lightning.plugins.environments import SLURMEnvironment
 from pytorch_lightning.utilities.exceptions import SIGTERMException
 
 from core.call import run_guarded
@@ -150,11 +151,21 @@ class CLI(LightningCLI):
         return super().instantiate_trainer(
             logger=run.logger(),
             callbacks=callbacks + own,
-            plugins=[WholeCheckpoints()],
+            plugins=[WholeCheckpoints(), *cluster_plugins()],
+            default_root_dir=str(run.folder),
             use_distributed_sampler=False,
             num_sanity_val_steps=0,
             **kwargs,
         )
+
+
+def cluster_plugins() -> list[SLURMEnvironment]:
+    """Under SLURM, its environment without Lightning's own requeueing.
+
+    Lightning's writes a checkpoint beside no run's, and whatever starts there next resumes from it;
+    a job that SIGTERM has ended resumes from its run's newest checkpoint (docs/cluster.md).
+    """
+    return [SLURMEnvironment(auto_requeue=False)] if SLURMEnvironment.detect() else []
 
 
 def scores(trainer: pl.Trainer, cli: CLI, file: Path) -> dict[str, float]:

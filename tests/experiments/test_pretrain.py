@@ -90,6 +90,18 @@ def test_every_stage_is_a_command_that_accepts_its_arguments(name: str) -> None:
             assert parsed.given
 
 
+def test_a_plan_leaves_the_number_of_processes_to_the_machine_that_runs_it() -> None:
+    def workers(machine: Machine, plan: bool) -> list[str]:
+        options = options_of_stage(
+            commands("kebiolm", "small", Path("/w"), where=machine, plan=plan), "data link"
+        )
+        return options[options.index("--workers") + 1 :][:1] if "--workers" in options else []
+
+    assert workers(Machine(), True) == []
+    assert workers(Machine(), False) == [str(os.cpu_count())]
+    assert workers(Machine(workers=3), True) == workers(Machine(workers=3), False) == ["3"]
+
+
 def test_values_of_a_pipeline() -> None:
     """{NAME} alone is the input as it is, a list among them; within a text it is its words; an
     empty one is an option not given."""
@@ -343,7 +355,7 @@ def test_machines(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_plan_runs_nothing(runs: Path) -> None:
     lines = pretrain.pretrain("kebiolm", "small", seed=7, plan=True).splitlines()
-    stages = commands("kebiolm", "small", runs / "data" / "kebiolm-small", seed=7)
+    stages = commands("kebiolm", "small", runs / "data" / "kebiolm-small", seed=7, plan=True)
     assert [line for line in lines if not line.startswith("#")] == [s.command for s in stages]
     assert not (runs / "data").exists()
 

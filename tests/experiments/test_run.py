@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from pytorch_lightning.plugins.environments import SLURMEnvironment
 
 from core.files import InputError, read_json
 from experiments.run import CLI, built, train
@@ -508,3 +509,22 @@ def test_killed_behind_its_last_checkpoint_a_run_scores_under_the_same_step(
         (folder / name).unlink()
     finished(start(fake_kebiolm, tmp_path / "b.json", *command), tmp_path / "b.json")
     assert recorded() == before and ("epoch", 4) not in before
+
+
+def test_a_job_of_slurm_is_not_requeued_by_lightning(
+    fake_kebiolm: Folders, tmp_path: Path, runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lightning's checkpoint for it would lie in the working directory, and the next run that
+    starts there would resume from it."""
+    job = {"NTASKS": "1", "JOB_NAME": "job", "JOB_ID": "7", "PROCID": "0", "LOCALID": "0"}
+    for name, value in (job | {"NODEID": "0", "NODELIST": "localhost"}).items():
+        monkeypatch.setenv(f"SLURM_{name}", value)
+    given = words(fake_kebiolm, tmp_path / "result.json", ("kebiolm/pretrain", "common/tiny"))
+    monkeypatch.setattr(sys, "argv", ["run", *given])
+    monkeypatch.chdir(ROOT)
+    cli = built(CLI)
+    cli.run.close()
+    trainer = cli.trainer
+    environment = trainer._accelerator_connector.cluster_environment
+    assert isinstance(environment, SLURMEnvironment) and not environment.auto_requeue
+    assert trainer.default_root_dir == str(cli.run.folder)
