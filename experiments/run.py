@@ -162,8 +162,8 @@ class CLI(LightningCLI):
 def cluster_plugins() -> list[SLURMEnvironment]:
     """Under SLURM, its environment without Lightning's own requeueing.
 
-    Lightning's writes a checkpoint beside no run's, and whatever starts there next resumes from it;
-    a job that SIGTERM has ended resumes from its run's newest checkpoint (docs/cluster.md).
+    Lightning's writes a checkpoint into no run's folder, and what starts there next resumes from
+    it; a job that SIGTERM has ended resumes from its run's newest checkpoint (docs/cluster.md).
     """
     return [SLURMEnvironment(auto_requeue=False)] if SLURMEnvironment.detect() else []
 

@@ -163,10 +163,29 @@ def test_compiled_layers_compute_the_same(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_wheels_that_are_missing_are_pinned() -> None:
-    every = wheels.missing(set())
-    assert "torch==2.13.0" in every and all("==" in line for line in every)
-    assert len({wheels.name_of(line) for line in every}) == len(every)
-    rest = wheels.missing({"torch", "numpy", "pyyaml"})
-    assert set(every) - set(rest) == {
-        line for line in every if wheels.name_of(line) in ("torch", "numpy", "pyyaml")
-    }
+    """With what they need themselves, which is not asked of a machine that has it."""
+    every = wheels.missing((), "3.12")
+    names = [line.partition("==")[0] for line in every]
+    assert all("==" in line for line in every) and names == sorted(set(names))
+    assert {"torch", "mlflow", "databricks-sdk", "omegaconf"} <= set(names)
+    assert "torch==2.13.0" in every  # without the local part of a CPU build
+    rest = wheels.missing(["Torch", "numpy", "mlflow"], "3.12")
+    assert set(rest) < set(every)
+    left = {line.partition("==")[0] for line in rest}
+    assert not {"torch", "numpy", "mlflow", "databricks-sdk"} & left and "omegaconf" in left
+
+
+def test_wheels_of_a_file_without_packages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "installed.txt").write_text("Package Version\n")
+    for name, message in (("installed.txt", "no line name==version"), ("none", "No such file")):
+        monkeypatch.setattr(sys, "argv", ["wheels", "--installed", str(tmp_path / name)])
+        with pytest.raises(SystemExit) as ended:
+            wheels.main()
+        assert ended.value.code == 2 and message in capsys.readouterr().err
+    (tmp_path / "installed.txt").write_text("torch==2.11.0+cu130\nnumpy==2.5.2\n")
+    monkeypatch.setattr(sys, "argv", ["wheels", "--installed", str(tmp_path / "installed.txt")])
+    wheels.main()
+    said = capsys.readouterr().out
+    assert "omegaconf==" in said and "\ntorch==" not in said and "--python-version 3.12" in said

@@ -514,7 +514,7 @@ def test_killed_behind_its_last_checkpoint_a_run_scores_under_the_same_step(
 def test_a_job_of_slurm_is_not_requeued_by_lightning(
     fake_kebiolm: Folders, tmp_path: Path, runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Lightning's checkpoint for it would lie in the working directory, and the next run that
+    """Lightning's checkpoint for it would be in the working directory, and the next run that
     starts there would resume from it."""
     job = {"NTASKS": "1", "JOB_NAME": "job", "JOB_ID": "7", "PROCID": "0", "LOCALID": "0"}
     for name, value in (job | {"NODEID": "0", "NODELIST": "localhost"}).items():
