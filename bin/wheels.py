@@ -79,8 +79,8 @@ def main() -> None:
             f"--platform manylinux{name}_x86_64" for name in ("_2_34", "_2_28", "_2_17", "2014")
         )
         print(
-            "\n# where there is a network, with the lines above in gpu-wheels.txt (what has no wheel"
-            " is built):"
+            "\n# where there is a network, with the lines above in gpu-wheels.txt (what has no"
+            " wheel is built):"
             "\n# while read -r line; do pip download -q --no-deps --only-binary :all:"
             f" --python-version {asked.python} {platforms} -d wheels $line"
             " || pip wheel -q --no-deps -w wheels $line; done < gpu-wheels.txt"
