@@ -121,7 +121,7 @@ class Journal:
 
     # --- what a run records
 
-    def metric(self, key: str, value: float, step: int = 0, again: bool = False) -> None:
+    def metric(self, key: str, value: float, step: int, again: bool = False) -> None:
         """A value at a step. One that a resumed run logs a second time is left out; `again`: the
         later value counts."""
         key, known = metric_name(key), self._steps.setdefault(metric_name(key), set())

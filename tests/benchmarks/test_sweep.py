@@ -211,13 +211,13 @@ def test_runs_that_a_kill_leaves_are_delivered_or_do_not_count(runs: Path, tmp_p
     of twice."""
     sweep = read_sweep(config(tmp_path, grid={"A": [1, 2, 3]}))
     with Journal(runs / "parent", "swept", "sweep") as above:
-        above.metric("x", 0.0)
+        above.metric("x", 0.0, 0)
     other = Journal(runs / "other", "swept", "of another parent")
 
     def record(name: str, point: dict[str, int], value: float, end: bool = True) -> Journal:
         tags = {"mlflow.parentRunId": above.run_id, sweeps.POINT: json.dumps(point)}
         one = Journal(runs / name, "swept", "run", tags)
-        one.metric("f1", value)
+        one.metric("f1", value, 0)
         if end:
             one.end()
         return one

@@ -170,7 +170,7 @@ def test_a_store_that_fails_is_reported_in_one_line(
         assert own.deliver()
         with sqlite3.connect(runs.parent / "mlflow.db") as database:
             database.execute("drop table metrics")
-        own.metric("loss", 1.0)
+        own.metric("loss", 1.0, 0)
         assert not own.deliver()
     said = capfd.readouterr()
     assert (
@@ -259,7 +259,7 @@ def test_a_run_has_the_status_of_how_it_ended(
         pytest.raises(type(error)),
         Journal(runs / "a", "paper", "seed 0") as own,
     ):
-        own.metric("loss", 1.0)
+        own.metric("loss", 1.0, 0)
         raise error
     assert mlflow.get_run(own.run_id).info.status == status
     with Journal(runs / "a", "paper", "seed 0") as again:
