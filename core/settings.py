@@ -29,7 +29,7 @@ from core.files import InputError
 
 FROM_MAKE = "@make"  #: the hidden word that says: the settings are those of make's command line
 #: make's own names, which no command accepts
-MAKE = ("PYTHON", "ACCEL", "TORCH_INDEX", "EXTRAS", "PORT", "TESTS_AT_ONCE")
+MAKE = ("PYTHON", "ACCEL", "TORCH_INDEX", "EXTRAS", "SCISPACY", "PORT", "TESTS_AT_ONCE")
 
 #: an option as a flag; the value "--trainer.max_steps 40" of --args is none
 OPTION = re.compile(r"--[A-Za-z][\w-]*(=.*)?", re.S)

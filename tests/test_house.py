@@ -152,6 +152,14 @@ def test_make_lists_every_target_and_each_sets_up() -> None:
             assert "$(INSTALLED)" in rest, f"{name} does not set up .venv"
 
 
+def test_a_setting_of_the_set_up_is_none_of_a_command() -> None:
+    """make pretrain-kebiolm SCISPACY=0 sets up, and does not hand the word on."""
+    makefile = (ROOT / "Makefile").read_text()
+    (about,) = re.findall(r"^setup:.*##.*\((.*)\)$", makefile, re.M)
+    named = set(re.findall(r"([A-Z_]+)=", about))
+    assert {"ACCEL", "SCISPACY", "PYTHON"} <= named <= set(MAKE)
+
+
 def test_constraints_pin_what_is_required() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     pins = {
