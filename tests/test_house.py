@@ -14,6 +14,8 @@ import grimp
 import pytest
 import yaml
 
+from core.settings import MAKE
+
 ROOT = Path(__file__).parents[1]
 ROOMS = ("core", "kg", "datamodules", "models", "experiments", "inference", "benchmarks", "app")
 SOURCES = sorted(p for room in (*ROOMS, "tests") for p in (ROOT / room).rglob("*.py"))
