@@ -3,8 +3,8 @@ decoding, another way to its likelihood.
 
 pytorch-crf adds, exponentiates and sums (B, T, T) scores at every position, in some ten operations
 each; the forward algorithm on probabilities, scaled at every position (Rabiner, 1989, Section V.A,
-https://doi.org/10.1109/5.18626), needs four on (B, T). They are too small for a GPU, where starting
-one takes longer than computing it on the CPU, so the scores are brought there.
+https://doi.org/10.1109/5.18626), needs four on (B, T). Each would be a kernel of its own on a GPU,
+so the scores are brought to the CPU; which of the two is faster there has not been measured.
 """
 
 from __future__ import annotations

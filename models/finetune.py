@@ -69,7 +69,8 @@ class Tagger(nn.Module):
         assert batch.labels is not None
         scores = self.scores(states, batch)
         if self.crf is not None:
-            return -self.crf(scores, batch.labels.clamp_min(0), batch.unit_mask)  # type: ignore[no-any-return]
+            likelihood: Tensor = self.crf(scores, batch.labels.clamp_min(0), batch.unit_mask)
+            return -likelihood
         return nn.functional.cross_entropy(
             scores.flatten(0, 1), batch.labels.flatten(), ignore_index=IGNORE
         )

@@ -39,7 +39,7 @@ from core.settings import nearest, split_commas
 from core.tracking import ROOT, commit, runs_folder
 from experiments.meter import DEVICE_LOCK, alone
 
-LIMIT = 480  #: seconds of a part
+LIMIT = 480  #: seconds of a part; of parts at once as many times that, since they wait in turn
 STEPS, SCALE = 6, 0.001  #: of a rehearsal
 ACCUMULATED = {"sapbert": 1, "genbioel": 4}  #: micro-batches of a rehearsed step; of the others 16
 #: ways of computing a BERT's layers -> arguments of a training
@@ -69,9 +69,10 @@ def tests(file: str) -> Part:
             "gpu",
             file,
         )
-        done = subprocess.run(
-            words, cwd=ROOT, env=child_environment(), capture_output=True, text=True
-        )
+        with alone():
+            done = subprocess.run(
+                words, cwd=ROOT, env=child_environment(), capture_output=True, text=True
+            )
         if done.returncode:
             raise RuntimeError(
                 f"pytest, exit status {done.returncode}\n{done.stdout[-4000:]}{done.stderr[-1000:]}"
@@ -86,11 +87,11 @@ def speed(name: str) -> Part:
 
     def run(device: str) -> dict[str, Any]:
         with alone():
-            found = call_alone(f"measure speed {name}", {"json": True, "device": device})
+            result = call_alone(f"measure speed {name}", {"json": True, "device": device})
         return {
-            key: found[key]
+            key: result[key]
             for key in ("ours", "reference", "ratio", "time_ratio", "equal", "settings")
-            if key in found
+            if key in result
         }
 
     return run
@@ -188,21 +189,21 @@ def search(
     )
     stored = vectors.half()
     index = Index(stored, device=device)
-    found = index.search(asked, k)
+    ranking = index.search(asked, k)
     with alone():
         seconds = seconds_of(lambda: index.search(asked, k), device, 3)
-    wanted = Index(stored).search(asked[:64], k)
-    same = [
-        len(set(one.tolist()) & set(two.tolist())) / k
-        for one, two in zip(found.rows[:64], wanted.rows, strict=True)
+    reference = Index(stored).search(asked[:64], k)
+    shared = [
+        len(set(own.tolist()) & set(wanted.tolist())) / k
+        for own, wanted in zip(ranking.rows[:64], reference.rows, strict=True)
     ]
     return {
         "milliseconds_per_query": 1000 * seconds / queries,
         "names": names,
         "queries": queries,
-        "first_equal": bool((found.rows[:64, 0] == wanted.rows[:, 0]).all()),
-        "same_names": sum(same) / len(same),
-        "largest_difference": float(abs(found.scores[:64] - wanted.scores).max()),
+        "first_equal": bool((ranking.rows[:64, 0] == reference.rows[:, 0]).all()),
+        "same_names": sum(shared) / len(shared),
+        "largest_difference": float(abs(ranking.scores[:64] - reference.scores).max()),
     }
 
 
@@ -229,20 +230,18 @@ def decode(
     trie = Trie.build(Ragged(*synthetic(names)), vocabulary=VOCABULARY)
     model: Any = bart(*sizes)
     ids, prompts = inputs(mentions, 160)
-    wanted = ours(model, trie, ids[:compared], prompts[:compared])
+    on_cpu = [ranking[0] for ranking in ours(model, trie, ids[:compared], prompts[:compared])]
     model, ids = model.to(device), ids.to(device)
 
     def rank(batch: int, half: bool, most: int = mentions) -> list[Any]:
-        found: list[Any] = []
+        rankings: list[Any] = []
         with bfloat16(device, half):
             for start in range(0, most, batch):
                 part = slice(start, min(start + batch, most))
-                found += ours(model, trie, ids[part], prompts[part])
-        return found
+                rankings += ours(model, trie, ids[part], prompts[part])
+        return rankings
 
-    single = rank(compared, False, compared)
-    first = [one[0][0] == two[0][0] for one, two in zip(single, wanted, strict=True)]
-    rank(batches[0], True, batches[0])
+    on_device = [ranking[0] for ranking in rank(compared, False, compared)]
     rates = {}
     with alone():
         for batch in batches:
@@ -250,11 +249,17 @@ def decode(
             seconds = seconds_of(partial(rank, batch, True), device, 1)
             rates[str(batch)] = mentions / seconds
     best = max(rates, key=lambda batch: rates[batch])
-    found = {"mentions_per_second": rates[best], "batch": int(best), "first_equal": all(first)}
-    difference = max(abs(one[0][1] - two[0][1]) for one, two in zip(single, wanted, strict=True))
+    pairs = list(zip(on_device, on_cpu, strict=True))
+    result = {
+        "mentions_per_second": rates[best],
+        "batch": int(best),
+        "first_equal": all(own[0] == wanted[0] for own, wanted in pairs),
+        "largest_difference": max(abs(own[1] - wanted[1]) for own, wanted in pairs),
+        "batches": rates,
+    }
     if device == "cuda":
-        found["memory"] = torch.cuda.max_memory_allocated()
-    return found | {"largest_difference": difference, "batches": rates}
+        result["memory"] = torch.cuda.max_memory_allocated()
+    return result
 
 
 def pretrain(paper: str, way: str) -> Part:
@@ -328,9 +333,11 @@ def command(name: str, device: str) -> list[str]:
     return python_command("-m", "core.call", *words)
 
 
-def finished(words: list[str], environment: Mapping[str, str]) -> tuple[int, str, str]:
+def finished(
+    words: list[str], environment: Mapping[str, str], limit: float
+) -> tuple[int, str, str]:
     """(exit status, standard output, standard error) of a command. Raises TimeoutExpired after
-    LIMIT seconds, when all its processes are ended."""
+    `limit` seconds, when all its processes are ended."""
     with subprocess.Popen(
         words,
         cwd=ROOT,
@@ -341,7 +348,7 @@ def finished(words: list[str], environment: Mapping[str, str]) -> tuple[int, str
         start_new_session=True,
     ) as process:
         try:
-            printed, said = process.communicate(timeout=LIMIT)
+            printed, said = process.communicate(timeout=limit)
         except BaseException:  # also Ctrl+C: a stage's processes must not hold the device
             os.killpg(process.pid, signal.SIGKILL)
             raise
@@ -358,11 +365,11 @@ def done_part(name: str, device: str, where: Mapping[str, str], jobs: int = 1) -
         threads = str(max(1, (os.cpu_count() or 1) // jobs))
         environment |= {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
     try:
-        status, printed, said = finished(command(name, device), environment)
+        status, printed, said = finished(command(name, device), environment, LIMIT * jobs)
         found = json.loads(printed.splitlines()[-1]) if not status else None
         why = "" if found is not None else (said or printed)[-4000:]
     except subprocess.TimeoutExpired:
-        found, why = None, f"stopped after {LIMIT} s"
+        found, why = None, f"stopped after {LIMIT * jobs} s"
     except (ValueError, IndexError):
         found, why = None, f"no result: {printed[-1000:]}"
     record |= {"ok": found is not None, "seconds": round(time.monotonic() - begun, 1)}
