@@ -204,9 +204,12 @@ def run_page(page: Path, kind: str, folder: Path, python: str = sys.executable) 
         if path.name not in ("runs", ".git", ".venv", "bin") and not path.name.startswith("my_"):
             (place / path.name).symlink_to(path)
     shutil.copytree(ROOT / "bin", place / "bin")  # kepl finds its checkout behind links
-    (place / ".venv" / "bin").mkdir(parents=True)
-    (place / ".venv" / "bin" / "python").symlink_to(python)  # what bin/kepl uses
-    (place / ".venv" / ".installed-cpu").touch()  # else make installs everything there
+    if python == sys.executable:  # a link to it alone would find none of its packages
+        (place / ".venv").symlink_to(sys.prefix)
+    else:
+        (place / ".venv" / "bin").mkdir(parents=True)
+        (place / ".venv" / "bin" / "python").symlink_to(python)  # what bin/kepl uses
+        (place / ".venv" / ".installed-cpu").touch()  # else make installs everything there
     environment = os.environ | {
         "PATH": os.pathsep.join(
             [str(Path(python).parent), str(Path(sys.executable).parent), os.environ["PATH"]]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from uv import find_uv_bin
 
 from core.tracking import ROOT
 
@@ -24,9 +24,7 @@ from core.tracking import ROOT
     ],
 )
 def test_the_requirements_resolve(version: str, pins: str, extras: str, tmp_path: Path) -> None:
-    uv = shutil.which("uv")
-    if uv is None:
-        pytest.skip("uv is not installed (pip install uv)")
+    uv = find_uv_bin()
     words = ["cpu", *extras.split(), "onnx", "dev"]
     listed = subprocess.run(
         [sys.executable, "bin/requirements.py", *words],
