@@ -167,9 +167,7 @@ def commands(
     profile = profiles[profile_name]
     trained = chosen_variants(pipeline, profile_name, variants)
     given = inputs.list_inputs()
-    for name, meaning in profile.get("needs", {}).items():
-        if name not in given and not (name == "UMLS" and "GRAPH" in given):
-            raise InputError(f"PROFILE={profile_name} needs {name}=... : {meaning}")
+    check_needs(profile_name, profile.get("needs", {}), given)
     # a plan may run on another machine: there, commands without a number take one process a core
     workers = where.workers or (None if plan else os.cpu_count() or 1)
     values: dict[str, Any] = {"work": str(work), "WORKERS": workers}
@@ -200,6 +198,15 @@ def commands(
         together = variant.get("together") if "experiments/common/cpu.yaml" in words else None
         stages.append(Stage(variant["title"], "experiments.run", options, name, together))
     return stages
+
+
+def check_needs(
+    profile_name: str, needs: Mapping[str, str], given: Mapping[str, list[str]]
+) -> None:
+    """Raises InputError for an input that a profile needs, {name: what it is}, and nobody gave."""
+    for name, meaning in needs.items():
+        if name not in given and not (name == "UMLS" and "GRAPH" in given):
+            raise InputError(f"PROFILE={profile_name} needs {name}=... : {meaning}")
 
 
 def variant_of(name: str, variant: dict[str, Any], profile_name: str) -> dict[str, Any]:

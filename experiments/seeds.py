@@ -263,10 +263,7 @@ def train_seeds(
     is trained.
     """
     definition = find_task(asked.task)
-    if asked.epochs is not None and asked.epochs < 1:
-        raise InputError(f"EPOCHS={asked.epochs}: expected a number of at least 1")
-    if asked.at_once is not None and asked.at_once < 1:
-        raise InputError(f"AT_ONCE={asked.at_once}: expected a number of at least 1")
+    check_counts(asked)
     numbers = seeds_of(asked.seeds or str(1 if asked.profile == "small" else PAPER_SEEDS))
     path, config = config_of(definition.name)
     folder = task_folder(definition, asked.files)
@@ -314,6 +311,13 @@ def train_seeds(
         "settings": as_run(folders[0] / "config.yaml", settings),
     }
     return Seeds(definition, model, chosen, own, checksum, shown, base, folders, about)
+
+
+def check_counts(asked: SeedTraining) -> None:
+    """Raises InputError for a number below 1."""
+    for name, value in {"EPOCHS": asked.epochs, "AT_ONCE": asked.at_once}.items():
+        if value is not None and value < 1:
+            raise InputError(f"{name}={value}: expected a number of at least 1")
 
 
 def given_settings(asked: SeedTraining) -> dict[str, Any]:
