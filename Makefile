@@ -74,7 +74,7 @@ tasks: $(INSTALLED)  ## list the tasks
 publish: $(INSTALLED)  ## records of finished runs, in docs/results (RUNS= GROUP= COMMAND= AGAINST=)
 results: $(INSTALLED)  ## write the results tables of README and docs from docs/results
 convert: $(INSTALLED)  ## annotated texts from one format into another (INPUT= OUTPUT= TO=brat|csv|conll|bioc|…)
-push: $(INSTALLED)  ## upload an export to the Hugging Face hub (FOLDER= REPOSITORY=owner/name PUBLIC=1)
+push: $(INSTALLED)  ## upload a trained model to the Hugging Face hub (FOLDER= REPOSITORY=owner/name PUBLIC=1)
 onnx: $(INSTALLED)  ## an encoder or a tagger as an ONNX file (MODEL= OUT=)
 register: $(INSTALLED)  ## a tagger or a chain in MLflow's registry (MODEL= NAME= GRAPH=)
 sync: $(INSTALLED)  ## deliver to MLflow what runs recorded while it did not answer

@@ -58,7 +58,8 @@ CHAINS = """Chains:
   NCBI/minilm > sapbert           mentions of a fine-tuned tagger (kepl finetune NCBI --model minilm)
   BC5-chem/minilm + BC5-disease/minilm > names     mentions of two taggers
   kebiolm > sapbert > genbioel    detect, find candidates, rank them again
-A model is a paper (its newest run), paper/stem, TASK/encoder, minilm, a folder or a hub name."""  # noqa: E501
+A model is a paper (its newest run), paper/config (of its YAML in experiments/), TASK/encoder,
+minilm, a folder or a hub name."""  # noqa: E501
 
 
 # --- dispatch -------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ class Pretrain:
     text.
 
     Args:
-        paper: Paper, initial encoder (zh), or kg/<graph>_<model>.
+        paper: Paper, zh (a small Chinese BERT to start from), or kg/<graph>_<model>.
         profile: Settings and data for a laptop (small), or the paper's (paper); SapBERT has
             ontologies, too.
         seed: Seed of training.

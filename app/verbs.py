@@ -84,7 +84,7 @@ GROUPS = {
     },
     "models for others": {
         "push": Command(
-            "inference.share:Push", "upload an export to the hub", ("folder", "repository")
+            "inference.share:Push", "upload a trained model to the hub", ("folder", "repository")
         ),
         "onnx": Command("inference.share:Onnx", "write an encoder or a tagger as an ONNX file"),
         "register": Command("inference.share:Register", "a model in MLflow's registry, whole"),

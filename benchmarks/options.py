@@ -161,7 +161,7 @@ class Evaluation:
 
     Args:
         task: Linking task. Default: with --gold, one's own annotated texts.
-        model: exact, tfidf, or an encoder: a paper, paper/stem, minilm, a folder or a hub name.
+        model: exact, tfidf, or an encoder: a paper, paper/config, minilm, a folder or a hub name.
             Default: tfidf.
         ckpt: Folder of one exact run of the encoder.
         backoff: An exact match comes before what the model finds.

@@ -79,8 +79,8 @@ class SeedTraining:
     Args:
         task: Task (kepl tasks lists them).
         name: Name of one's own task, made of the files in --data.
-        model: Encoder. Default: minilm for English, zh for Chinese; it is pre-trained first where
-            that is missing.
+        model: Encoder. Default: minilm for English, zh (a small Chinese BERT) for Chinese; it is
+            pre-trained first where that is missing.
         seeds: How many seeds (3), or which ones (0,7). Default: 1; of the paper's profile 5.
         ckpt: Folder of one exact run of the encoder.
         profile: Settings for a laptop (small), or the paper's, with its grid.

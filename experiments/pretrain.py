@@ -290,9 +290,13 @@ def counts(template: str, results: dict[str, dict[str, Any]]) -> str:
     """`template` filled with what the runs counted at their end; a clause with a count that no run
     has is left out.
 
-    A variant need not count what another does: masked words alone have no mentions.
+    A variant need not count what another does: masked words alone have no mentions, and an
+    objective that a variant lacks counts 0. The first run that counts something is quoted.
     """
-    there = {key: value for run in results.values() for key, value in run["end"].items()}
+    there: dict[str, float] = {}
+    for run in results.values():
+        for key, value in run["end"].items():
+            there[key] = there.get(key) or value
     said, counted = [], True
     for clause in template.split(", "):
         fields = {field for _, field, _, _ in Formatter().parse(clause) if field is not None}

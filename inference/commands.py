@@ -271,7 +271,7 @@ class Embed:
     texts.
 
     Args:
-        model: Encoder: a paper, paper/stem, minilm, a folder or a hub name.
+        model: Encoder: a paper, paper/config, minilm, a folder or a hub name.
         text: One text.
         input: File with a text on each line.
         output: Safetensors file: vectors (n, H), a row for each line, also for a blank one.

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from app.cli import KEPT, main
+from core.commands import SAFE_PATH
 from core.stopping import Stopped, format_stop, keeping, stoppable
 from core.tracking import ROOT
 from tests.fakes import bert
@@ -141,3 +142,40 @@ def test_what_is_said_and_what_is_not_changed() -> None:
     assert format_stop(caught.value) == ("terminated: inner", 143)
     assert format_stop(KeyboardInterrupt()) == ("interrupted: the same command resumes", 130)
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+@pytest.mark.parametrize("failure", ["KeyboardInterrupt", "BrokenPipeError"])
+def test_output_that_nobody_reads_is_not_complained_of_at_the_end(failure: str) -> None:
+    """What is still in the buffer of standard output cannot be written once the reader has
+    gone."""
+    program = (
+        "import sys\nfrom core.call import run_guarded\ndef run(words):\n    print('x', end='')\n"
+        f"    raise {failure}\nsys.exit(run_guarded(run, []))"
+    )
+    reader, writer = os.pipe()
+    os.close(reader)
+    ended = subprocess.run(
+        [sys.executable, "-c", program],
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env=os.environ | SAFE_PATH | {"PYTHONUNBUFFERED": ""},
+    )
+    os.close(writer)
+    said = "interrupted: the same command resumes\n" if failure == "KeyboardInterrupt" else ""
+    assert (ended.returncode, ended.stderr) == (130 if said else 1, said)
+
+
+def test_a_child_of_a_stoppable_block_is_ended_by_the_signal() -> None:
+    reader, writer = os.pipe()
+    with stoppable():
+        child = os.fork()
+        if not child:
+            os.write(writer, b"ready")  # Python drops a signal that comes before
+            time.sleep(20)
+            os._exit(7)
+        os.read(reader, 5)
+        os.kill(child, signal.SIGTERM)
+        _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == -signal.SIGTERM

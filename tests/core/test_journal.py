@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import random
 import socket
@@ -281,3 +282,40 @@ def test_who_started_a_run_and_what_it_reads(runs: Path) -> None:
     assert len(found.data.tags["mlflow.source.git.commit"]) in (7, 40)
     (given,) = found.inputs.dataset_inputs
     assert (given.dataset.name, given.dataset.digest) == ("graph", "a" * 36)
+
+
+@pytest.mark.parametrize(("length", "said"), [(160, "x" * 160), (161, "x" * 160 + "…")])
+def test_a_server_s_reason_is_cut_after_160_characters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, length: int, said: str
+) -> None:
+    with Journal(tmp_path, "paper", "seed 0") as journal:
+        journal.metric("test/f1", 0.5, 0)
+    (tmp_path / module.KNOWN).unlink()  # as if nothing had been delivered
+
+    def refuse(*_: object) -> int:
+        raise MlflowException("x" * length)
+
+    monkeypatch.setattr(module, "_send", refuse)
+    with pytest.raises(module.Away) as caught:
+        module.delivered(tmp_path, unsure=False)
+    assert str(caught.value) == said
+
+
+def test_a_record_has_the_time_in_milliseconds(tmp_path: Path) -> None:
+    before = time.time_ns() // 1_000_000
+    with Journal(tmp_path, "paper", "seed 0") as journal:
+        journal.metric("test/f1", 0.5, 0)
+    recorded = [json.loads(line) for line in (tmp_path / module.JOURNAL).open()]
+    after = time.time_ns() // 1_000_000
+    assert recorded and all(before <= line["time"] <= after for line in recorded)
+
+
+def test_values_without_a_step_are_of_step_0_and_many_parameters_arrive(
+    runs: Path, tmp_path: Path
+) -> None:
+    with Journal(runs / "a", "paper", "seed 0") as journal:
+        journal.metrics({"loss": 1.0})
+        journal.params({f"p{number:03d}": number for number in range(250)})
+    assert points(journal.run_id) == [(0, 1.0)]
+    recorded = mlflow.get_run(journal.run_id).data.params
+    assert recorded == {f"p{number:03d}": str(number) for number in range(250)}

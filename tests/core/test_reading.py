@@ -95,7 +95,7 @@ def test_compressed_files_are_read_and_cut_ones_refused(tmp_path: Path, ending: 
     assert [line for _, line in lines(path, "latin-1")][:2] == ["one", "two"]
     for broken in (packed[:-9], packed[:20] + bytes(20) + packed[40:]):
         path.write_bytes(broken)
-        with pytest.raises(InputError, match=r"the compressed file is cut or broken"):
+        with pytest.raises(InputError, match=r":[13]: the compressed file is cut or broken"):
             list(lines(path, "latin-1"))
         with pytest.raises(InputError, match=r"the compressed file is cut or broken"):
             read_text(path, "latin-1")
@@ -199,3 +199,39 @@ def test_a_file_that_is_no_parquet_is_one_error(tmp_path: Path) -> None:
         read_table(tmp_path / "a.parquet")
     with pytest.raises(InputError, match=r"no such file"):
         read_table(tmp_path / "none.parquet")
+
+
+@pytest.mark.parametrize("size", [2 * files.MEBIBYTE, 2 * files.MEBIBYTE + 1])
+def test_the_largest_file_that_is_read_as_a_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    monkeypatch.setattr(files, "WHOLE", 2 * files.MEBIBYTE)
+    path = tmp_path / "a.bin"
+    path.write_bytes(b"x" * size)
+    if size == files.WHOLE:
+        assert len(files.read_bytes(path)) == size
+    else:
+        with pytest.raises(InputError, match=r"a\.bin: more than 2 MiB"):
+            files.read_bytes(path)
+
+
+def test_numbers_of_more_than_twelve_digits() -> None:
+    assert whole_number("x:1", "count", 10**12 - 1) == whole_number("x:1", "count", "9" * 12)
+    for value in (10**12, 10**4300):  # which Python would not write
+        with pytest.raises(InputError, match="count, 0 or more, got a number of many digits"):
+            whole_number("x:1", "count", value)
+    with pytest.raises(InputError, match="got -1"):
+        whole_number("x:1", "count", -1)
+
+
+class Slow(io.BytesIO):
+    """A file that gives a byte at a time."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        return super().read(min(1, size or 1))
+
+
+def test_a_number_that_a_block_cuts_in_two_is_one() -> None:
+    values = files._Values(Slow(b"12 345\n6"), "a.json", "utf-8")
+    assert [values.value() for _ in range(3)] == [12, 345, 6]
+    assert values.where == "a.json:2"

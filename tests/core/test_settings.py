@@ -12,7 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.files import InputError
-from core.settings import MAKE, Option, Parsed, expected, make_words, options_of, parse, several
+from core.settings import (
+    MAKE,
+    Option,
+    Parsed,
+    expected,
+    make_words,
+    nearest,
+    options_of,
+    parse,
+    several,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,6 +176,7 @@ def test_help_of_every_option_comes_from_the_docstrings() -> None:
         found["model"].help == "The model, on two lines."
         and found["beams"].help == "Beams of the search."
     )
+    assert found["model"].heading == "" and found["rule"].heading == "Options that commands share"
     assert (
         expected(found["mirror"].type) == "one or several words"
         and "shared" not in found
@@ -197,3 +208,25 @@ def test_make_words_by_hand() -> None:
     """Dollars are doubled, blanks and backslashes escaped; the last word that was typed comes
     first."""
     assert make_words("s -- B=$$HOME/$$$$\\ x A=one\\\\two") == [r"A=one\two", "B=$HOME/$$ x"]
+
+
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [
+        ("seed", "did you mean seeds? "),  # cut short
+        ("mod", "did you mean model? "),  # the shortest of what begins so
+        ("mo", ""),  # two letters are no word
+        ("EPOHCS", "did you mean epochs? "),  # the case is no part of a slip
+        ("zebra", ""),
+    ],
+)
+def test_the_nearest_word(word: str, hint: str) -> None:
+    assert nearest(word, ["model_folder", "model", "seeds", "epochs", "Moon"]) == hint
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [("true", True), ("YES", True), ("1", True), ("False", False), ("no", False), ("0", False)],
+)
+def test_words_for_yes_and_no(word: str, meant: bool) -> None:
+    assert read("t", f"FRESH={word}").arguments["fresh"] is meant

@@ -296,6 +296,10 @@ def test_what_no_run_counted_is_left_out() -> None:
     both = {"full": {"end": {"val/words": 7.0, "val/mentions": 3.0, "val/odd": 1.0}}, **alone}
     assert pretrain.counts(template, both) == "7 words, 3 mentions, each ranked, 1 and 7 more"
     assert pretrain.counts("{val/mentions:.0f} mentions, each ranked", alone) == ""
+    less = {"whole": {"end": {"val/mentions": 3.0}}, "less": {"end": {"val/mentions": 0.0}}}
+    assert pretrain.counts("{val/mentions:.0f} mentions", less) == "3 mentions"
+    nothing = {"less": {"end": {"val/mentions": 0.0}}}
+    assert pretrain.counts("{val/mentions:.0f} mentions", nothing) == "0 mentions"
 
 
 @pytest.mark.parametrize(

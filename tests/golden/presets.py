@@ -298,7 +298,7 @@ PRESETS: dict[str, tuple[dict[str, str], str, dict[str, Any]]] = {
                 *"id effectiveTime active moduleId definitionStatusId".split()
             )
             + row("1", "20260101", "1", "9", "9")
-            + row("4", "20260101", "0", "9", "9"),
+            + row("4", "20260101", "0", '"9', "9"),  # RF2 quotes nothing
             "sct2_Description_Snapshot-en_INT_20260101.txt": DESCRIPTION
             + describe("1", SYNONYM, "Podagra 😀")
             + describe("1", FULL, "Gout (acute) (disorder)")
@@ -310,12 +310,12 @@ PRESETS: dict[str, tuple[dict[str, str], str, dict[str, Any]]] = {
             + describe("4", FULL, "Gone (disorder)")
             + describe("4", SYNONYM, "Gone"),
             "sct2_TextDefinition_Snapshot-en_INT_20260101.txt": DESCRIPTION
-            + describe("1", "900000000000550004", 'Of a "joint".'),
+            + describe("1", "900000000000550004", '"Joint", in short.'),
             "sct2_Relationship_Snapshot_INT_20260101.txt": row(
                 *"id effectiveTime active moduleId sourceId destinationId relationshipGroup typeId"
                 " characteristicTypeId modifierId".split()
             )
-            + row("1", "20260101", "1", "9", "1", "3", "0", "116680003", "9", "9")
+            + row("1", "20260101", "1", '"9', "1", "3", "0", "116680003", "9", "9")
             + row("2", "20260101", "1", "9", "1", "2", "1", FINDING_SITE, "9", "9")
             + row("3", "20260101", "0", "9", "2", "3", "0", "116680003", "9", "9")
             + row("4", "20260101", "1", "9", "2", "3", "0", "77", "9", "9"),
@@ -335,7 +335,7 @@ PRESETS: dict[str, tuple[dict[str, str], str, dict[str, Any]]] = {
                 ("3", "Root", "preferred", "en", "SNOMEDCT"),
                 ("1", "Podagra 😀", "synonym", "en", "SNOMEDCT"),
             ],
-            "definitions": [("1", 'Of a "joint".')],
+            "definitions": [("1", '"Joint", in short.')],
             "triples": [("1", "is_a", "3"), ("1", "Finding_site", "2"), ("2", "77", "3")],
             "source": "SNOMED CT in RF2 (the folder Snapshot/Terminology): snomed",
             "licence": "SNOMED CT affiliate licence",

@@ -7,6 +7,7 @@ documents that they mean.
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections import Counter
 from pathlib import Path
@@ -26,6 +27,7 @@ from kg.documents.bioc import RELATIONS as BIOC_RELATIONS
 from kg.documents.formats import (
     DELETED,
     EMPTY,
+    FORMATS,
     LABELS,
     OTHER_ABSTRACTS,
     RELATIONS,
@@ -476,3 +478,16 @@ def test_bioc_json(tmp_path: Path) -> None:
         Document("8", " x", (), f"{path}: document 2"),
     ]
     assert read(path) == (expected, {NO_ENTITY: 1, BIOC_RELATIONS: 2})
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_all_readers_have_the_same_defaults(form: str) -> None:
+    """All readers take the same settings, with the same defaults: mentions are used, text is
+    UTF-8, and a line is a text."""
+    _, *settings = inspect.signature(FORMATS[form]).parameters.values()
+    assert [(each.name, each.default) for each in settings] == [
+        ("encoding", "utf-8"),
+        ("left_out", None),
+        ("used", True),
+        ("layout", Layout()),
+    ]

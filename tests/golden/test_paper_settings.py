@@ -14,6 +14,18 @@ import yaml
 
 ROOT = Path(__file__).parents[2] / "experiments"
 
+#: what baselines share with SMedBERT, and BERT's masks
+OF_SMEDBERT: dict[str, Any] = {
+    "model.lr": 5e-5,
+    "model.warmup_steps": 0.1,
+    "data.batch_size": 512,
+    "data.max_length": 512,
+    "data.mask": 0.12,
+    "data.random": 0.015,
+    "data.keep": 0.015,
+    "trainer.max_epochs": 1,
+}
+
 #: file -> {setting: the paper's number}
 PAPERS: dict[str, dict[str, Any]] = {
     # KeBioLM: Sections 3.2 and 4.1
@@ -42,6 +54,20 @@ PAPERS: dict[str, dict[str, Any]] = {
         "data.batch_size": 512,
         "data.max_length": 512,
         "trainer.max_epochs": 1,
+    },
+    # the baselines ERNIE (Zhang et al. 2019, Sections 3.4 and 4.1) and KnowBERT (Peters et al.
+    # 2019, Section 3.2), with SMedBERT's optimiser, batches and text
+    "ernie/pretrain.yaml": {
+        "model.heads": 4,
+        "model.entity_weight": 1.0,
+        "data.exchanged": 0.05,
+        "data.hidden": 0.15,
+        **OF_SMEDBERT,
+    },
+    "knowbert/pretrain.yaml": {
+        "model.entity_weight": 1.0,
+        "data.n_candidates": 30,
+        **OF_SMEDBERT,
     },
     # EMBERT: Section 4.1
     "embert/pretrain.yaml": {

@@ -348,11 +348,24 @@ def test_the_command_keeps_what_it_made(tmp_path: Path, capsys: pytest.CaptureFi
     assert main([*words[:-1], "5"]) == 0 and NeighbourTable.load(tmp_path / "t").k == 5
 
 
+def test_the_least_settings(tmp_path: Path) -> None:
+    graph, triples = random_graph(tmp_path / "g", 1)
+    made = rank(graph, str(tmp_path / "t"), k=1, n_iter=1, dense=1)
+    w = weights(triples, 50)
+    for entity in range(50):
+        score = np.round(pepr(w, entity, n_iter=1), 12)
+        near = sorted(w[entity].indices.tolist(), key=lambda k: (-score[k], k))
+        assert made.rows[entity, :, 0].tolist() == (near[:1] or [-1])
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [
         (["--k", "0"], "at least 1"),
         (["--alpha", "1"], "alpha between 0 and 1"),
+        (["--alpha", "0"], "alpha between 0 and 1"),
+        (["--dense", "0"], "at least 1"),
+        (["--n_iter", "0"], "at least 1"),
         (["--counts", "c.tsv"], "acts only with n_iter"),
         (["--n_iter", "2", "--counts", "nowhere.tsv"], "nowhere.tsv: no such file"),
     ],
