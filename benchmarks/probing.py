@@ -47,7 +47,7 @@ from benchmarks.results import (
 )
 from core.artifact import has_manifest, read_manifest
 from core.dotted import imported
-from core.files import InputError, written
+from core.files import InputError, excerpt, written
 from core.tracking import runs_folder
 from datamodules import probing as asked
 from datamodules.options import Files
@@ -163,7 +163,7 @@ def guesses(
     for query, one in zip(queries, ids, strict=True):
         if one.count(tokenizer.mask_token_id) != 1:  # type: ignore[arg-type]
             raise InputError(
-                f"{query.text!r:.80}: expected one mask token in this query, got "
+                f"{excerpt(query.text)}: expected one mask token in this query, got "
                 f"{one.count(tokenizer.mask_token_id)}. Build the queries again."
             )  # type: ignore[arg-type]
     gold = [{form(name) for several in q.names for name in several} for q in queries]

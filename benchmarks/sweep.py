@@ -47,7 +47,7 @@ from mlflow.entities import Run
 
 from core.commands import Running, started
 from core.executor import engine_of
-from core.files import InputError, digest, locked, read_json, write_json, written
+from core.files import InputError, digest, excerpt, locked, read_json, write_json, written
 from core.journal import JOURNAL, Journal, explaining_store, sync
 from core.spreadsheets import CsvWriter
 from core.tracking import ROOT, commit, runs_folder, tracking_uri
@@ -108,7 +108,7 @@ class Sweep(NamedTuple):
 def _values(file: Path, key: str, given: Any) -> Point:
     """{name: value}. Raises InputError for what is no mapping of names to plain values."""
     if not isinstance(given, dict):
-        raise InputError(f"{file}: {key}: expected names with values, got {given!r:.60}")
+        raise InputError(f"{file}: {key}: expected names with values, got {excerpt(given)}")
     for name, value in given.items():
         if not isinstance(name, str) or not (
             re.fullmatch("[A-Z][A-Z0-9_]*", name) or re.fullmatch(r"\w+(\.\w+)+", name)
@@ -118,7 +118,7 @@ def _values(file: Path, key: str, given: Any) -> Point:
                 " of a config, with dots (model.init_args.lr)"
             )
         if isinstance(value, (dict, list)) or value is None:
-            raise InputError(f"{file}: {key}: {name}: expected one value, got {value!r:.60}")
+            raise InputError(f"{file}: {key}: {name}: expected one value, got {excerpt(value)}")
     return dict(given)
 
 
@@ -155,7 +155,7 @@ def read_sweep(file: str | Path) -> Sweep:
     if type(at_once) is not int or at_once < 1:
         raise InputError(f"{file}: at_once: expected a number, 1 or more, got {at_once!r}")
     if not isinstance(report, list) or not all(isinstance(name, str) for name in report):
-        raise InputError(f"{file}: report: expected a list of metrics, got {report!r:.60}")
+        raise InputError(f"{file}: report: expected a list of metrics, got {excerpt(report)}")
     whole = Sweep(
         file.stem, words.format(own).split(), experiment.format(own), settings, [], at_once, report
     )
@@ -168,7 +168,7 @@ def read_sweep(file: str | Path) -> Sweep:
         )
     runs = given.get("runs") or [{}]
     if not isinstance(runs, list):
-        raise InputError(f"{file}: runs: expected a list, got {runs!r:.60}")
+        raise InputError(f"{file}: runs: expected a list, got {excerpt(runs)}")
     points = [
         _values(file, "runs", run) | _values(file, "grid", dict(zip(grid, values, strict=True)))
         for run in runs

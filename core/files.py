@@ -388,6 +388,7 @@ def locked(path: str | Path, mode: str, message: str) -> Iterator[IO[Any]]:
 # readers
 
 MEBIBYTE = 1 << 20
+EXCERPT = 60  #: characters of a wrong value that a message repeats
 WHOLE = 1 << 30  #: bytes, decompressed, of a file that its format only allows to be read as a whole
 PACKED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 _largest = 16 * MEBIBYTE
@@ -650,6 +651,12 @@ def decode(raw: bytes, name: str, encoding: str = "utf-8") -> str:
         ) from error
 
 
+def excerpt(value: object) -> str:
+    """A value for a message: as Python writes it, cut after EXCERPT characters."""
+    written = repr(value)
+    return written if len(written) <= EXCERPT else f"{written[:EXCERPT]}…"
+
+
 def whole_number(where: str, what: str, value: Any) -> int:
     """`value` as a number of at least 0: an integer, or digits in a string. Raises InputError for
     anything else."""
@@ -660,9 +667,7 @@ def whole_number(where: str, what: str, value: Any) -> int:
     )
     if re.fullmatch("[0-9]{1,12}", digits) is None:
         shown = (
-            "a number of many digits"
-            if type(value) is int and value >= 10**12
-            else f"{value!r:.60}"
+            "a number of many digits" if type(value) is int and value >= 10**12 else excerpt(value)
         )
         raise InputError(
             f"{where}: expected a number under {what}, 0 or more, got {shown}. Fix the file."
@@ -885,8 +890,8 @@ def _list_under(given: _Values, keys: Sequence[str]) -> bool:
         key = given.value()
         if not isinstance(key, str) or not given.take(":"):
             raise InputError(
-                f"{where}: expected a key and a colon, got {key!r:.60}. The file may be cut; fetch"
-                " it again."
+                f"{where}: expected a key and a colon, got {excerpt(key)}. The file may be cut;"
+                " fetch it again."
             )
         if key in keys:
             return True

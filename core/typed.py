@@ -19,7 +19,7 @@ from functools import wraps
 from numbers import Integral, Real
 from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from core.files import InputError
+from core.files import InputError, excerpt
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -65,7 +65,7 @@ def check(what: str, value: Any, hint: Any) -> None:
         chosen = isinstance(value, str) and any(get_origin(part) is Literal for part in parts)
         error = InputError if chosen else TypeError
         raise error(
-            f"{what}: expected {describe(hint)}, got {type(value).__name__} ({value!r:.60})"
+            f"{what}: expected {describe(hint)}, got {type(value).__name__} ({excerpt(value)})"
         )
 
 

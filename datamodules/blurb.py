@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 from xml.parsers import expat
 
-from core.files import InputError, explained, lines, whole_number
+from core.files import InputError, excerpt, explained, lines, whole_number
 from datamodules.formats import line_id, some, table
 from datamodules.tasks import Pair, Relation, Tagged
 
@@ -169,7 +169,7 @@ def _chemprot_entities(
         first, last = whole_number(where, "start", start), whole_number(where, "end", end)
         if text[first:last] != surface or not surface:
             raise InputError(
-                f"{where}: [{start}, {end}) of document {name} is not {surface!r:.60}. Offsets"
+                f"{where}: [{start}, {end}) of document {name} is not {excerpt(surface)}. Offsets"
                 " count characters of title, one blank, abstract."
             )
         inside[name][key] = _Entity("CHEMICAL" if kind == "CHEMICAL" else "GENE", first, last)
@@ -481,7 +481,7 @@ def gad(
         text, label = values[-2:]
         if label not in ("0", "1") or not text.strip():
             raise InputError(
-                f"{where}: expected {what}, got {values!r:.80}. Fix the line or fetch the file"
+                f"{where}: expected {what}, got {excerpt(values)}. Fix the line or fetch the file"
                 " again."
             )
         found[MARKER] += any(text.count(marker) != 1 for marker in GAD_MARKERS)

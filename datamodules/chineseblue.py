@@ -16,7 +16,7 @@ from collections.abc import Container
 from pathlib import Path
 from typing import Any
 
-from core.files import InputError, json_records, whole_number
+from core.files import InputError, excerpt, json_records, whole_number
 from datamodules.formats import NoLabels, check_label, group, line_id, marked, some, text_at
 from datamodules.tasks import Pair, Relation, Tagged
 
@@ -39,7 +39,8 @@ def _list(where: str, record: dict[str, Any], key: str) -> list[dict[str, Any]]:
     value = record[key]
     if not isinstance(value, list) or not all(isinstance(v, dict) for v in value):
         raise InputError(
-            f"{where}: expected a list of objects under {key!r}, got {value!r:.60}. Fix the record."
+            f"{where}: expected a list of objects under {key!r}, got {excerpt(value)}. Fix the"
+            " record."
         )
     return value
 
@@ -61,7 +62,7 @@ def mentions(
         for mention in _list(where, record, "mention_data"):
             surface, kind = text_at(where, mention, "mention"), text_at(where, mention, "type")
             given, folded = (
-                whole_number(where, f"the offset of {surface!r:.60}", mention.get("offset")),
+                whole_number(where, f"the offset of {excerpt(surface)}", mention.get("offset")),
                 surface.casefold(),
             )
             near = [

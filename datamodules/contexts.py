@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from core.files import InputError
+from core.files import InputError, excerpt
 
 START, END = "START", "END"
 
@@ -43,6 +43,6 @@ def sides(mention: str, context: str | None) -> tuple[str, str]:
     _, end, right = rest.partition(between)
     if not start or not end:
         raise InputError(
-            f"context {context!r:.60}: expected the mention between the words {START} and {END}"
+            f"context {excerpt(context)}: expected the mention between the words {START} and {END}"
         )
     return left, right

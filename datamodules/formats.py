@@ -16,7 +16,7 @@ from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import Any
 
-from core.files import InputError, lines
+from core.files import InputError, excerpt, lines
 from datamodules.tasks import Pair, Tagged, overlapping
 from kg.documents.formats import pubtator_annotations
 
@@ -113,12 +113,12 @@ def bio(
         if cut < 1 or "\t" in unit[1:] or "\r" in line or (not tokens and len(unit) != 1):
             raise InputError(
                 f"{path}:{number}: expected {kind}, a {'tab' if tokens else 'blank'} and its tag, "
-                f"got {line!r:.60}. Fix the line or fetch the file again."
+                f"got {excerpt(line)}. Fix the line or fetch the file again."
             )
         if match is None or (match[2] and not match[3] and merged is None):
             raise InputError(
                 f"{path}:{number}: expected a tag O, B-type or I-type (B_type and I_type too), "
-                f"got {tag!r:.60}. Convert other schemes (BIOES, IO) to BIO."
+                f"got {excerpt(tag)}. Convert other schemes (BIOES, IO) to BIO."
             )
         if not block:
             first = number
@@ -184,7 +184,7 @@ def text_at(where: str, record: dict[str, Any], key: str) -> str:
     value = record.get(key)
     if not isinstance(value, str) or not value.strip():
         raise InputError(
-            f"{where}: expected a text under {key!r}, got {value!r:.60}. Fix the record."
+            f"{where}: expected a text under {key!r}, got {excerpt(value)}. Fix the record."
         )
     return value
 
@@ -202,7 +202,7 @@ def table(
         if len(values) != columns or "\r" in line:
             got = "a carriage return inside" if "\r" in line else f"{len(values)} columns in"
             raise InputError(
-                f"{path}:{number}: expected {what}, separated by tabs, got {got} {line!r:.60}. "
+                f"{path}:{number}: expected {what}, separated by tabs, got {got} {excerpt(line)}. "
                 "Fix the line or fetch the file again."
             )
         yield f"{path}:{number}", values
@@ -246,7 +246,8 @@ def check_label(where: str, label: Any, labels: Container[str] | None) -> str:
     ):
         wanted = "a label" if labels is None else f"a label, one of {', '.join(labels)}"  # type: ignore[arg-type]
         raise InputError(
-            f"{where}: expected {wanted}, got {label!r:.60}. Fix the line or fetch the file again."
+            f"{where}: expected {wanted}, got {excerpt(label)}. Fix the line or fetch the"
+            " file again."
         )
     return label
 

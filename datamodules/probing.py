@@ -42,7 +42,7 @@ import pyarrow.parquet as pq
 
 from core.arrays import read_table
 from core.artifact import Artifact
-from core.files import InputError, digest, explained
+from core.files import InputError, digest, excerpt, explained
 from kg.graph import KnowledgeGraph, fingerprint
 
 FORMAT = 1
@@ -134,7 +134,7 @@ def read_templates(rows: Iterable[Row], path: str, column: str) -> dict[str, str
         if text.count("[X]") != 1 or text.count("[Y]") != 1 or not row["pid"]:
             raise InputError(
                 f"{where}: expected a relation and a template with one [X] and one [Y], got"
-                f" {text!r:.80}. Fix the line."
+                f" {excerpt(text)}. Fix the line."
             )
         found[row["pid"]] = text
     if not found:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, TypedDict
 
 from core.executor import engine_of
-from core.files import InputError
+from core.files import InputError, excerpt
 from core.settings import nearest
 from core.typed import check_fields
 from kg.documents.formats import default_document
@@ -306,7 +306,7 @@ def checked_texts(texts: str | Iterable[str]) -> list[str]:
         if not isinstance(text, str):
             raise TypeError(
                 f"texts: expected a string at position {number}, got {type(text).__name__}"
-                f" ({text!r:.40})"
+                f" ({excerpt(text)})"
             )
         found.append(str(text))
     return found

@@ -40,6 +40,7 @@ from core.files import (
     InputError,
     Span,
     digest,
+    excerpt,
     explaining,
     json_lines,
     locked,
@@ -660,7 +661,7 @@ def read_rows(
             for key in texts.split():
                 if not isinstance(record.get(key), str):
                     raise InputError(
-                        f"{where}: expected a text under {key!r}, got {record.get(key)!r:.60}"
+                        f"{where}: expected a text under {key!r}, got {excerpt(record.get(key))}"
                     )
             given = record.get(lists, []) if lists else []
             if (
@@ -669,7 +670,7 @@ def read_rows(
                 or not all(isinstance(text, str) for text in given)
             ):
                 raise InputError(
-                    f"{where}: expected a list of texts under {lists!r}, got {given!r:.60}"
+                    f"{where}: expected a list of texts under {lists!r}, got {excerpt(given)}"
                 )
             kept = {key: record[key] for key in [*texts.split(), *([lists] if lists else [])]}
             yield {"id": str(record.get("id", where.rpartition(":")[2]))} | kept

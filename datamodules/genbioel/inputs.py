@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from transformers import PreTrainedTokenizerFast
 
-from core.files import InputError, read_json
+from core.files import InputError, excerpt, read_json
 from datamodules.contexts import END, START, balanced, sides
 from datamodules.tokenizers import load_tokenizer
 
@@ -173,7 +173,7 @@ class Inputs:
         own = self.ids([name])[0]
         if not own or len(own) >= self.max_name:
             raise InputError(
-                f"name {name!r:.60}: {len(own)} tokens; expected 1 to {self.max_name - 1}. Leave it"
-                " out."
+                f"name {excerpt(name)}: {len(own)} tokens; expected 1 to {self.max_name - 1}. Leave"
+                " it out."
             )
         return [*own, self.eos]

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from core.files import InputError, lines
+from core.files import InputError, excerpt, lines
 from datamodules.linking import Mention, Spans
 from datamodules.linking.readers import PubTator
 from kg.documents.xml import Events, read
@@ -46,7 +46,8 @@ def read_xl_bel(
         concepts, mention = ids.strip().split("|"), mention.strip()
         if not mention or not all(_ID.fullmatch(one) for one in concepts):
             raise InputError(
-                f"{path}:{number}: expected CUI||mention, or CUI||mention||text, got {line!r:.60}"
+                f"{path}:{number}: expected CUI||mention, or CUI||mention||text, got"
+                f" {excerpt(line)}"
             )
         found[NO_CUI] += not all(_CUI.fullmatch(one) for one in concepts)
         document, start, end = "", None, None

@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from core.files import InputError, explained, lines, whole_number
+from core.files import InputError, excerpt, explained, lines, whole_number
 from datamodules.linking import Dictionary, Mention
 from kg.build.sources import medic as medic_source
 from kg.build.sources import mesh as mesh_source
@@ -159,7 +159,7 @@ def biosyn_dictionary(place: Path, name: str, found: Counter[str] | None = None)
     for where, line in _decoded(f"{place}!{name}", files[name]):
         part = line.split("||")
         if len(part) != 2:
-            raise InputError(f"{where}: expected id||name, got {line!r:.60}")
+            raise InputError(f"{where}: expected id||name, got {excerpt(line)}")
         ids = [i.strip() for i in part[0].replace("+", "|").split("|")]
         if not all(ids):
             rows.add(where, [], part[1])  # tells the line
@@ -186,7 +186,7 @@ def biosyn_mentions(
             span = part[1].split("|") if len(part) == 5 else []
             if len(span) != 2 or not all(s.isdecimal() for s in span):
                 raise InputError(
-                    f"{where}: expected pmid||start|end||type||mention||id, got {line!r:.60}"
+                    f"{where}: expected pmid||start|end||type||mention||id, got {excerpt(line)}"
                 )
             parts = [p.strip() for p in part[3].replace("+", "|").split("|") if p.strip()]
             if not parts:
@@ -302,7 +302,8 @@ def cometa(
         if number == 1:
             if tuple(part) != COMETA_COLUMNS:
                 raise InputError(
-                    f"{where}: expected the columns {', '.join(COMETA_COLUMNS)}, got {line!r:.60}"
+                    f"{where}: expected the columns {', '.join(COMETA_COLUMNS)}, got"
+                    f" {excerpt(line)}"
                 )
             continue
         if len(part) != len(COMETA_COLUMNS):
@@ -353,7 +354,7 @@ def phrases(path: Path, found: Counter[str] | None = None) -> list[Phrase]:
         if len(part) != 3:
             raise InputError(
                 f"{path}:{number}: expected concept, term, phrase, tabs between them, got"
-                f" {line!r:.60}"
+                f" {excerpt(line)}"
             )
         concept, term, phrase = (p.strip() for p in part)
         if not concept or not term:

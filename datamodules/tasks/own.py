@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from core.artifact import has_manifest, read_manifest
-from core.files import InputError, json_lines, sha256
+from core.files import InputError, excerpt, json_lines, sha256
 from datamodules.chineseblue import MARKERS
 from datamodules.pairs import mark_pair, sentences
 from datamodules.tasks import TASK, Pair, Relation, Tagged, overlapping, save_task
@@ -295,7 +295,7 @@ def read_relation(where: str, record: dict[str, Any], name: str, kind: str) -> R
         whole = isinstance(place, list) and [type(end) for end in place] == [int, int]
         if not whole or not 0 <= place[0] < place[1] <= len(text):
             raise InputError(
-                f"{where}: {field} {place!r:.60}; expected [start, end] in its text of"
+                f"{where}: {field} {excerpt(place)}; expected [start, end] in its text of"
                 f" {len(text)} characters"
             )
         places.append((place[0], place[1]))
@@ -309,7 +309,7 @@ def label_of(where: str, record: dict[str, Any]) -> str:
     value."""
     label = record["label"]
     if not isinstance(label, (str, int)) or label == "":
-        raise InputError(f"{where}: label {label!r:.60}; expected a text or a whole number")
+        raise InputError(f"{where}: label {excerpt(label)}; expected a text or a whole number")
     return str(label).lower() if isinstance(label, bool) else str(label)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.csv as csv
 
-from core.files import InputError, lines, opened
+from core.files import InputError, excerpt, lines, opened
 
 BLOCK = 16 << 20
 
@@ -46,13 +46,13 @@ def broken_line(
             end = f", each followed by {delimiter!r}" if ended else f", separated by {delimiter!r}"
             return InputError(
                 f"{path}:{number}: expected {len(columns)} columns{end}, got {count} in"
-                f" {line[:60]!r}. Fix the line or fetch the file again."
+                f" {excerpt(line)}. Fix the line or fetch the file again."
             )
         for place, column, pattern in patterns:
             if not pattern.fullmatch(values[place]):
                 return InputError(
                     f"{path}:{number}: expected {column} like {pattern.pattern}, got "
-                    f"{values[place][:60]!r}. Fix the line or fetch the file again."
+                    f"{excerpt(values[place])}. Fix the line or fetch the file again."
                 )
     return InputError(f"{path}: cannot be read as a table ({cause.strip()}). Fetch the file again.")
 

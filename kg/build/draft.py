@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from core.files import excerpt
 from core.settings import nearest
 from kg.build.rows import Problems
 from kg.build.sources.umls import LANGUAGES as ISO_LANGUAGES
@@ -110,7 +111,7 @@ class Draft:
         if code is None:
             self.problems.add(
                 f"{where}: expected the code of a language, such as en or zh, got"
-                f" {language!r:.40}. Fix the line."
+                f" {excerpt(language)}. Fix the line."
             )
             return
         if self.is_entity(where, entity, "names"):

@@ -15,7 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from core.files import InputError, lines, sha256
+from core.files import InputError, excerpt, lines, sha256
 from core.outputs import check_no_input
 from kg.build.draft import parse_language
 from kg.build.lookup import search_key
@@ -82,7 +82,7 @@ def _read_new_names(
         name, kind = values.get("name", ""), values.get("kind", "") or "synonym"
         if entity is None or not name:
             wanted = "a name" if entity is not None else "an id of the graph"
-            problems.add(f"{where}: expected {wanted} under id and name, got {row!r:.120}")
+            problems.add(f"{where}: expected {wanted} under id and name, got {excerpt(row)}")
         elif kind not in KINDS:
             problems.add(f"{where}: kind {kind!r}; expected one of {', '.join(KINDS)}")
         elif name in known[entity]:

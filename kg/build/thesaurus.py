@@ -40,7 +40,7 @@ import pyarrow.parquet as pq
 
 from core.arrays import read_table
 from core.artifact import Artifact
-from core.files import InputError, lines, parse_json, read_text
+from core.files import InputError, excerpt, lines, parse_json, read_text
 from kg.build.merge import compared
 from kg.graph import KnowledgeGraph, fingerprint
 
@@ -79,7 +79,7 @@ def read_pairs(path: str | Path) -> Iterator[tuple[str, list[str]]]:
         if len(values) != 2 or not all(values):
             raise InputError(
                 f"{path}:{number}: expected a mention and its standard term, separated by a tab,"
-                f" got {line[:60]!r}. Fix the line."
+                f" got {excerpt(line)}. Fix the line."
             )
         yield values[0], _terms(values[1])
 
@@ -107,7 +107,7 @@ def _chip_cdn(path: Path) -> Iterator[tuple[str, list[str]]]:
         ):
             raise InputError(
                 f"{path}: object {number}: expected strings under text and normalized_result, got"
-                f" {row!r:.80}. Fix it or leave it out."
+                f" {excerpt(row)}. Fix it or leave it out."
             )
         yield mention.strip(), _terms(terms)
 

@@ -29,6 +29,7 @@ from typing import Any
 from core.files import (
     InputError,
     Span,
+    excerpt,
     json_records,
     lines,
     opened,
@@ -119,7 +120,7 @@ def brat_documents(
                 if len(words) != 3:
                     raise InputError(
                         f"{where}: expected 'Reference T1 ID' in the second column, got"
-                        f" {line!r:.60}"
+                        f" {excerpt(line)}"
                     )
                 left_out[SECOND] += words[1] in entities
                 entities.setdefault(words[1], words[2].removeprefix(OWN_IDS))
@@ -130,7 +131,7 @@ def brat_documents(
             else:
                 raise InputError(
                     f"{where}: expected a line of brat (T, N, R, E, A, M, # or *, a number and a"
-                    f" tab), got {line!r:.60}"
+                    f" tab), got {excerpt(line)}"
                 )
     mentions = [
         m._replace(entity=entities.get(key, ""), attributes=tuple(attributes.get(key, ())))
@@ -158,8 +159,8 @@ def _brat_mention(where: str, columns: list[str], text: str, left_out: Counter[s
     covered = " ".join(text[first:last] for first, last in numbers)
     if covered.split() != columns[2].split():
         raise InputError(
-            f"{where}: [{shape[2]}] covers {covered!r:.60} in the text, the line says"
-            f" {columns[2]!r:.60}. Offsets count characters of the text file."
+            f"{where}: [{shape[2]}] covers {excerpt(covered)} in the text, the line says"
+            f" {excerpt(columns[2])}. Offsets count characters of the text file."
         )
     left_out[DISCONTINUOUS] += len(numbers) > 1
     return checked._replace(entity="", type=shape[1])
@@ -226,7 +227,7 @@ def conll_documents(
             columns = line.split("\t") if "\t" in line else line.split()
             if len(columns) < 2:
                 raise InputError(
-                    f"{path}:{number}: expected a token and its tag, got {line!r:.60}. Put a tab"
+                    f"{path}:{number}: expected a token and its tag, got {excerpt(line)}. Put a tab"
                     " between them."
                 )
             first_lines += [] if sentences[-1] else [number]
@@ -369,7 +370,7 @@ def pubannotation_documents(
                 place = note.get("span")
                 if not isinstance(place, dict):
                     raise InputError(
-                        f"{where}: expected a span with begin and end, got {place!r:.60}"
+                        f"{where}: expected a span with begin and end, got {excerpt(place)}"
                     )
                 start, end = place.get("begin"), place.get("end")
                 kind = str(note.get("obj") or "")
@@ -386,7 +387,7 @@ def _list_objects(record: dict[str, Any], key: str, where: str) -> list[dict[str
     """The objects under a key, none where it is missing. Raises InputError for anything else."""
     listed = record.get(key) or []
     if not isinstance(listed, list) or not all(isinstance(one, dict) for one in listed):
-        raise InputError(f"{where}: expected a list of objects under {key}, got {listed!r:.60}")
+        raise InputError(f"{where}: expected a list of objects under {key}, got {excerpt(listed)}")
     return listed
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
-from core.files import InputError, json_records, largest_document, whole_number
+from core.files import InputError, excerpt, json_records, largest_document, whole_number
 from kg.documents.mentions import (
     BY_LINE,
     NOT_FITTING,
@@ -70,7 +70,7 @@ class Text:
         if not isinstance(text, str):
             raise InputError(
                 f"{where}: document {self.name}: expected a string as the text of a passage, got"
-                f" {text!r:.60}."
+                f" {excerpt(text)}."
             )
         if at < len(self.text):
             raise InputError(

@@ -27,6 +27,7 @@ from core.files import (
     InputError,
     Span,
     check_encoding,
+    excerpt,
     is_stream,
     json_lines,
     json_records,
@@ -144,7 +145,7 @@ def _json_document(
     title = "" if layout.text_field else title
     if not isinstance(text, str) or not isinstance(title, str):
         raise InputError(
-            f"{where}: expected a string under {key} (and title, if any), got {text!r:.60}. Name"
+            f"{where}: expected a string under {key} (and title, if any), got {excerpt(text)}. Name"
             " the key with --text-field."
         )
     found = list(_json_mentions(where, text, record.get("mentions") or [], left_out, used))
@@ -300,7 +301,7 @@ def _annotated(
     ]:
         raise InputError(
             f"{where}: expected a line 'id|t|title' and then 'id|a|abstract' of one id, got "
-            f"{block[0][1]!r:.60}. Put a blank line between documents."
+            f"{excerpt(block[0][1])}. Put a blank line between documents."
         )
     name, title, abstract = head[0][0], head[0][2], head[1][2]
     text, annotations = f"{title}\n{abstract}" if title or abstract else "", []
@@ -308,7 +309,7 @@ def _annotated(
         part = line.split("\t")
         if part[0] != name and (used or _HEAD.match(line)):
             raise InputError(
-                f"{path}:{number}: expected an annotation of document {name}, got {line!r:.60}. "
+                f"{path}:{number}: expected an annotation of document {name}, got {excerpt(line)}. "
                 "Put a blank line between documents."
             )
         if len(part) >= 4 and part[1][:1].isalpha():
@@ -325,7 +326,7 @@ def _annotation(at: str, line: str, name: str, text: str) -> Annotation:
     part = line.split("\t")
     if len(part) < 5 or part[0] != name:
         raise InputError(
-            f"{at}: expected id, start, end, mention, type, entity, got {line!r:.60}. Put tabs"
+            f"{at}: expected id, start, end, mention, type, entity, got {excerpt(line)}. Put tabs"
             " between them."
         )
     start, end = whole_number(at, "start", part[1]), whole_number(at, "end", part[2])

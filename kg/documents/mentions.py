@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from core.files import InputError, unpacked_name
+from core.files import InputError, excerpt, unpacked_name
 
 NOT_FITTING = "annotations that do not fit the text"
 #: what a text may say of a mention
@@ -104,7 +104,8 @@ def checked_mention(
         )
     if surface is not None and not isinstance(surface, str):
         raise InputError(
-            f"{where}: mention [{start}, {end}): expected its text, a string, got {surface!r:.60}."
+            f"{where}: mention [{start}, {end}): expected its text, a string, got"
+            f" {excerpt(surface)}."
         )
     if (
         surface is not None

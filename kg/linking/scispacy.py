@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from core.files import InputError
+from core.files import InputError, excerpt
 from kg.documents.mentions import Mention
 from kg.graph import KINDS, KnowledgeGraph
 
@@ -127,8 +127,8 @@ class ScispacyLinker:
         most = getattr(self._pipeline, "max_length", len(text))
         if len(text) > most:
             raise InputError(
-                f"a text of {len(text):,} characters that begins with {text[:40]!r}: spaCy reads at"
-                f" most {most:,}. Split it."
+                f"a text of {len(text):,} characters that begins with {excerpt(text)}: spaCy reads"
+                f" at most {most:,}. Split it."
             )
         spans = [span for span in self._pipeline(text).ents if span.text.strip()]
         found = zip(spans, self.names.best([s.text for s in spans]), strict=True)

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from core.artifact import Artifact
-from core.files import InputError, lines, sha256
+from core.files import InputError, excerpt, lines, sha256
 from kg.entity_rows import check_entities, read_ids, write_ids
 from kg.graph import KnowledgeGraph, fingerprint
 from kg.pagerank.ppr import DENSE, personal, personal_steps, ranges
@@ -143,7 +143,7 @@ def frequencies(path: str | Path, graph: KnowledgeGraph) -> np.ndarray:
         if not tab or re.fullmatch("[0-9]{1,12}", count) is None:
             raise InputError(
                 f"{path}:{number}: expected 'id<TAB>count', a whole number of at least 0, got"
-                f" {line[:60]!r}"
+                f" {excerpt(line)}"
             )
         if name not in index:
             raise InputError(

@@ -19,6 +19,7 @@ from core.arrays import read_table
 from core.files import (
     InputError,
     check_encoding,
+    excerpt,
     json_lines,
     json_records,
     lines,
@@ -235,3 +236,17 @@ def test_a_number_that_a_block_cuts_in_two_is_one() -> None:
     values = files._Values(Slow(b"12 345\n6"), "a.json", "utf-8")
     assert [values.value() for _ in range(3)] == [12, 345, 6]
     assert values.where == "a.json:2"
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("it's", '"it\'s"'),
+        (["a", 1], "['a', 1]"),
+        ("x" * 58, f"'{'x' * 58}'"),  # sixty characters, quotes included
+        ("x" * 59, f"'{'x' * 59}…"),
+        ("a\tb\n", r"'a\tb\n'"),
+    ],
+)
+def test_what_a_message_repeats_of_a_wrong_value(value: object, shown: str) -> None:
+    assert excerpt(value) == shown

@@ -29,7 +29,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from core.files import InputError, lines, written
+from core.files import InputError, excerpt, lines, written
 from kg.build.segment.ngrams import evened
 
 MOST = 100  # the paper's
@@ -118,7 +118,7 @@ def read_cut_points(path: str | Path) -> dict[str, str]:
             if tuple(values) != COLUMNS:
                 raise InputError(
                     f"{path}:{number}: expected the columns {', '.join(COLUMNS)}, separated by"
-                    f" tabs, got {line[:60]!r}. Start from the cut_points.tsv of a segmenter."
+                    f" tabs, got {excerpt(line)}. Start from the cut_points.tsv of a segmenter."
                 )
             header = True
             continue
@@ -130,7 +130,7 @@ def read_cut_points(path: str | Path) -> dict[str, str]:
         ):
             raise InputError(
                 f"{path}:{number}: expected one character, two counts, an example, yes or no, and "
-                f"{' or '.join(SIDES)}, separated by tabs, got {line[:60]!r}. Fix the line."
+                f"{' or '.join(SIDES)}, separated by tabs, got {excerpt(line)}. Fix the line."
             )
         if values[0] in found:
             raise InputError(

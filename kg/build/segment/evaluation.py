@@ -14,7 +14,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
-from core.files import InputError, lines
+from core.files import InputError, excerpt, lines
 from kg.build.segment.cuts import cut
 from kg.build.segment.segmenter import Segmenter, format_explanation, plain_jieba, units
 
@@ -47,8 +47,8 @@ def read_reviewed(path: str | Path) -> list[list[str]]:
         pieces = line.split("\t")[0].split("|")
         if not all(piece.strip() for piece in pieces):
             raise InputError(
-                f"{path}:{number}: expected a name with | between its parts, got {line[:60]!r}. Fix"
-                " the line."
+                f"{path}:{number}: expected a name with | between its parts, got {excerpt(line)}."
+                " Fix the line."
             )
         if (name := "".join(pieces)) in found:
             raise InputError(

@@ -35,7 +35,7 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.tree import DecisionTreeClassifier
 
-from core.files import InputError, lines, written
+from core.files import InputError, excerpt, lines, written
 from kg.build.segment.ngrams import RUNS, Grams, Symbols, cohesion, grams, shaped, symbols
 
 FEATURES = (
@@ -263,7 +263,7 @@ def read_phrases(path: str | Path) -> Iterator[tuple[str, int, float]]:
         except ValueError as error:
             raise InputError(
                 f"{path}:{number}: expected phrase, count, quality from 0 to 1, separated by tabs,"
-                f" got {line[:60]!r}. Build the segmenter again."
+                f" got {excerpt(line)}. Build the segmenter again."
             ) from error
         yield phrase, int(count), float(score)
 

@@ -33,7 +33,7 @@ from typing import Any, NamedTuple
 import jieba
 
 from core.artifact import Artifact
-from core.files import InputError, lines
+from core.files import InputError, excerpt, lines
 from kg.build.segment.cuts import cut, read_cut_points
 from kg.build.segment.ngrams import evened
 from kg.build.segment.phrases import PhraseModel, read_phrases
@@ -163,7 +163,7 @@ def read_dictionary(path: str | Path) -> Iterator[tuple[str, int | None]]:
         ):
             raise InputError(
                 f"{path}:{number}: expected a word, then a count of at least 1 and a tag if you"
-                f" like, with blanks or tabs between, got {line[:60]!r}. Fix the line."
+                f" like, with blanks or tabs between, got {excerpt(line)}. Fix the line."
             )
         yield values[0], None if count is None else int(count)
 

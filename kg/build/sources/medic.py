@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from core.files import InputError, lines
+from core.files import InputError, excerpt, lines
 from kg.graph import KnowledgeGraph
 from kg.ids import bare
 
@@ -63,7 +63,8 @@ def _ctd(where: str, line: str) -> Concept:
         raise InputError(f"{where}: not valid CSV ({error}). Fix the line.") from error
     if len(values) < len(COLUMNS):
         raise InputError(
-            f"{where}: expected the columns {', '.join(COLUMNS)}, got {len(values)} in {line!r:.60}"
+            f"{where}: expected the columns {', '.join(COLUMNS)}, got {len(values)} in"
+            f" {excerpt(line)}"
         )
     row = dict(zip(COLUMNS, values, strict=False))
     names = [row["DiseaseName"], *row["Synonyms"].split("|")]
@@ -94,7 +95,7 @@ def concepts(path: str | Path) -> Iterator[Concept]:
             continue
         if not ctd and "||" not in line:
             raise InputError(
-                f"{where}: expected id||name|synonym, got {line!r:.60}; CTD's own table ends in"
+                f"{where}: expected id||name|synonym, got {excerpt(line)}; CTD's own table ends in"
                 " .tsv or .csv"
             )
         found = _ctd(where, line) if ctd else _biosyn(where, line)

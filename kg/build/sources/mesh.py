@@ -23,7 +23,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from core.files import InputError, largest_document, lines, reading, too_large, unpacked_name
+from core.files import (
+    InputError,
+    excerpt,
+    largest_document,
+    lines,
+    reading,
+    too_large,
+    unpacked_name,
+)
 from kg.graph import KnowledgeGraph
 
 KINDS = {"NRW": "narrow", "BRD": "broad", "REL": "related", "": "exact"}
@@ -120,12 +128,12 @@ def table_rows(path: str | Path) -> Iterator[tuple[str, str, list[str]]]:
         part, where = line.split("\t"), f"{path}:{number}"
         if len(part) != 3:
             raise InputError(
-                f"{where}: expected id, label, synonyms, tabs between them, got {line!r:.60}"
+                f"{where}: expected id, label, synonyms, tabs between them, got {excerpt(line)}"
             )
         names = [" ".join(name.split()) for name in (part[1], *part[2].split("|"))]
         if not part[0].strip() or not names[0]:
             raise InputError(
-                f"{where}: expected an id and a label, got {line!r:.60}. Fix the line or take it"
+                f"{where}: expected an id and a label, got {excerpt(line)}. Fix the line or take it"
                 " out."
             )
         yield where, part[0].strip(), [name for name in names if name]

@@ -31,7 +31,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from core.files import InputError, lines, parse_json, read_text, unpacked_name
+from core.files import InputError, excerpt, lines, parse_json, read_text, unpacked_name
 from kg.graph import KnowledgeGraph
 
 SCOPES = {"EXACT": "exact", "NARROW": "narrow", "BROAD": "broad", "RELATED": "related"}
@@ -121,7 +121,7 @@ def _quoted(value: str, where: str, tag: str) -> tuple[str, str]:
     match = QUOTED.match(value)
     if not match:
         raise InputError(
-            f'{where}: expected `{tag}: "text" …` with both quotes, got {value[:60]!r}. Fix the'
+            f'{where}: expected `{tag}: "text" …` with both quotes, got {excerpt(value)}. Fix the'
             " line."
         )
     return unescaped(match[1]).strip(), value[match.end() :]
@@ -147,7 +147,7 @@ def _edge(tag: str, value: str, where: str, line: str) -> tuple[str, str]:
     words = re.split(r"(?<!\\)[!{]", value)[0].split()
     if len(words) != wanted:
         shape = "is_a: ID ! name" if wanted == 1 else "relationship: RELATION ID ! name"
-        raise InputError(f"{where}: expected `{shape}`, got {line[:60]!r}. Fix the line.")
+        raise InputError(f"{where}: expected `{shape}`, got {excerpt(line)}. Fix the line.")
     return "is_a" if wanted == 1 else words[0], unescaped(words[-1])
 
 
@@ -202,7 +202,7 @@ class _TextFile:
             raise self._nameless("Add it or take the stanza out.", "")
         if not line.endswith("]"):
             raise InputError(
-                f"{self.path}:{number}: expected a stanza like [Term], got {line[:60]!r}. Fix the"
+                f"{self.path}:{number}: expected a stanza like [Term], got {excerpt(line)}. Fix the"
                 " line."
             )
         self.stanza, self.opened_at, self.term = line[1:-1], number, None
@@ -218,8 +218,8 @@ class _TextFile:
         value = value.strip()
         if not colon or not tag or " " in tag:
             raise InputError(
-                f"{where}: expected `tag: value`, got {line[:60]!r}. Fix the line, or give an .obo"
-                " file."
+                f"{where}: expected `tag: value`, got {excerpt(line)}. Fix the line, or give an"
+                " .obo file."
             )
         if self.stanza == "header":
             self._add_to_header(tag, value)
@@ -233,7 +233,7 @@ class _TextFile:
         elif self.stanza == "Term":
             if self.term is None:
                 raise InputError(
-                    f"{where}: expected the term's `id:` line first, got {line[:60]!r}. Fix the"
+                    f"{where}: expected the term's `id:` line first, got {excerpt(line)}. Fix the"
                     " stanza."
                 )
             _add_to_term(self.term, line, tag, value, where, self.left_out)

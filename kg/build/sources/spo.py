@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from core.files import InputError, lines
+from core.files import InputError, excerpt, lines
 from kg.graph import KnowledgeGraph
 
 TYPE = "类别"
@@ -85,7 +85,7 @@ def _rows(path: str | Path, encoding: str) -> Iterator[tuple[str, str, str]]:
         if len(parts) != 3 or not all(parts):
             raise InputError(
                 f"{path}:{number}: expected subject, predicate, object, tabs between them, got"
-                f" {line[:60]!r}. Fix the line."
+                f" {excerpt(line)}. Fix the line."
             )
         head, relation, tail = parts
         yield head, relation, tail

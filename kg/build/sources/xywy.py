@@ -33,7 +33,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from core.files import WHOLE, InputError, decode, explained, parse_json
+from core.files import WHOLE, InputError, decode, excerpt, explained, parse_json
 from kg.build.votes import types_of_diseases
 from kg.graph import KnowledgeGraph
 
@@ -139,7 +139,7 @@ def _value(record: dict[str, Any], part: str, key: str, where: str) -> Any:
     holder = record.get(part, {}) if part else record
     if not isinstance(holder, dict):
         raise InputError(
-            f"{where}, {part}: expected an object, got {str(holder)[:40]!r}. Fix the record."
+            f"{where}, {part}: expected an object, got {excerpt(holder)}. Fix the record."
         )
     return holder.get(key)
 
@@ -158,7 +158,7 @@ def records(path: str | Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
             at = f"{where}: key {key!r}"
             if not isinstance(record, dict):
                 raise InputError(
-                    f"{at}: expected an object, got {str(record)[:40]!r}. Fix the record."
+                    f"{at}: expected an object, got {excerpt(record)}. Fix the record."
                 )
             name = _value(record, "gaishu_info", "name", at)
             if not isinstance(name, str) or not name.strip():
@@ -174,7 +174,7 @@ def _listed(value: Any, where: str) -> list[str]:
         return []
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise InputError(
-            f"{where}: expected a list of strings, got {str(value)[:40]!r}. Fix the record."
+            f"{where}: expected a list of strings, got {excerpt(value)}. Fix the record."
         )
     return [" ".join(item.split()) for item in value]
 
@@ -255,8 +255,7 @@ def texts(path: str | Path) -> Iterator[tuple[str, str, str]]:
             given = [] if value is None else [value] if isinstance(value, str) else value
             if not isinstance(given, list) or not all(isinstance(item, str) for item in given):
                 raise InputError(
-                    f"{where}, {part} {key}: expected text, got {str(value)[:40]!r}. Fix the"
-                    " record."
+                    f"{where}, {part} {key}: expected text, got {excerpt(value)}. Fix the record."
                 )
             paragraphs = (" ".join(line.split()) for item in given for line in item.splitlines())
             text = "\n".join(filter(None, paragraphs))
