@@ -7,6 +7,7 @@ import dataclasses
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
@@ -30,6 +31,7 @@ from datamodules.tokenizers import load_tokenizer
 from inference.chain import Pipeline
 from inference.encoders import Embedder, Encoded, index_made_of
 from inference.linkers import (
+    DEPTH,
     BackOff,
     Candidate,
     Exact,
@@ -664,3 +666,11 @@ def test_real_baselines(name, given, exact, tfidf, runs):
     }
     assert 100 * results["exact"].value() == pytest.approx(exact, abs=0.01)
     assert 100 * results["tfidf"].value() == pytest.approx(tfidf, abs=0.05)
+
+
+def test_a_back_off_gives_as_many_candidates_as_any_linker() -> None:
+    names = Names(OWN, PLAIN)
+    many = [Candidate(f"X{number}", "", 1 - number / 100) for number in range(2 * DEPTH)]
+    linker = SimpleNamespace(link=lambda mentions, contexts: [many for _ in mentions])
+    (found,) = BackOff(names, linker).link(["fever"], [None])
+    assert [c.concept for c in found] == ["C4", *(f"X{n}" for n in range(DEPTH - 1))]

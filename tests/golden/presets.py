@@ -209,7 +209,7 @@ PRESETS: dict[str, tuple[dict[str, str], str, dict[str, Any]]] = {
         {
             "Fake.gene_info": "#tax_id\tGeneID\tSymbol\tSynonyms\tdescription\ttype_of_gene\t"
             "Full_name_from_nomenclature_authority\tOther_designations\n"
-            '9606\t10\tGOT1\tG1|GT-1\tgout gene "1"\tprotein-coding\tgout gene one\tgout|toe 1\n'
+            '9606\t10\tGOT1\tG1|GT-1\t"gout" gene 1\tprotein-coding\tgout gene one\tgout|toe 1\n'
             "9606\t11\tNEWENTRY\t-\t-\tother\t-\t-\n9606\t12\tGOT2\t-\t-\tncRNA\t-\t-\n"
         },
         "Fake.gene_info",
@@ -217,7 +217,7 @@ PRESETS: dict[str, tuple[dict[str, str], str, dict[str, Any]]] = {
             "entities": [("10", "GOT1", "protein-coding"), ("12", "GOT2", "ncRNA")],
             "names": [
                 ("10", "GOT1", "preferred", "en", "NCBIGene"),
-                ("10", 'gout gene "1"', "exact", "en", "NCBIGene"),
+                ("10", '"gout" gene 1', "exact", "en", "NCBIGene"),
                 ("10", "gout gene one", "exact", "en", "NCBIGene"),
                 ("10", "G1", "symbol", "en", "NCBIGene"),
                 ("10", "GT-1", "symbol", "en", "NCBIGene"),
@@ -257,14 +257,16 @@ PRESETS: dict[str, tuple[dict[str, str], str, dict[str, Any]]] = {
     "rxnorm": (
         {
             "RXNCONSO.RRF": consist(RXCUI="100", TTY="IN", STR="goutine")
-            + consist(RXCUI="100", TTY="SU", SAB="MTHSPL", STR='GOUTINE "A"')
+            + consist(RXCUI="100", TTY="SU", SAB="MTHSPL", STR='"A" GOUTINE')
             + consist(RXCUI="100", TTY="SY", STR="goutin")
             + consist(RXCUI="100", TTY="TMSY", STR="gtn", LAT="SPA")
             + consist(RXCUI="100", TTY="PIN", STR="goutine salt", SUPPRESS="O")
             + consist(RXCUI="200", TTY="SCD", STR="goutine 5 MG")
             + consist(RXCUI="200", TTY="PSN", STR="goutine pill")
             + consist(RXCUI="300", TTY="DP", SAB="MTHSPL", STR="other"),
-            "RXNREL.RRF": relate(RXCUI1="100", REL="RO", RXCUI2="200", RELA="has_ingredient")
+            "RXNREL.RRF": relate(
+                RXCUI1="100", REL="RO", RXCUI2="200", RELA="has_ingredient", SRUI='"7'
+            )
             + relate(RXCUI1="200", REL="PAR", RXCUI2="100")
             + relate(RXCUI1="100", REL="RO", RXCUI2="200", RELA="x", SAB="MTHSPL")
             + relate(RXAUI1="7", REL="RO", RXAUI2="8", STYPE1="AUI", STYPE2="AUI"),
@@ -275,7 +277,7 @@ PRESETS: dict[str, tuple[dict[str, str], str, dict[str, Any]]] = {
             "names": [
                 ("100", "goutine", "preferred", "en", "RXNORM"),
                 ("200", "goutine 5 MG", "preferred", "en", "RXNORM"),
-                ("100", 'GOUTINE "A"', "synonym", "en", "MTHSPL"),
+                ("100", '"A" GOUTINE', "synonym", "en", "MTHSPL"),
                 ("100", "goutin", "exact", "en", "RXNORM"),
                 ("100", "gtn", "exact", "es", "RXNORM"),
                 ("200", "goutine pill", "synonym", "en", "RXNORM"),

@@ -20,7 +20,7 @@ from app.cli import main
 from core.files import InputError
 from experiments.names import architecture, encoder
 from inference.chain import Pipeline
-from inference.classifiers import PairScorer, load_token_classifier, read_label
+from inference.classifiers import PairScorer, _trim, load_token_classifier, read_label
 from inference.encoders import embedder
 from inference.load import load_entity_tagger
 from inference.options import LinkerOptions
@@ -149,3 +149,24 @@ def test_predict_with_a_folder(
     assert main([*words, "--output", str(output)]) == 0
     assert json.loads(output.read_text())["mentions"] == printed
     assert printed
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "trimmed"),
+    [
+        ("a gout ", (1, 7), (2, 6)),
+        ("a  ", (1, 3), (3, 3)),
+        ("  ", (0, 2), (2, 2)),
+        ("a", (0, 1), (0, 1)),
+    ],
+)
+def test_whitespace_is_no_part_of_a_mention(
+    text: str, place: tuple[int, int], trimmed: tuple[int, int]
+) -> None:
+    assert _trim(text, *place) == trimmed
+
+
+def test_a_pair_that_is_too_long_is_cut(crossed: Path) -> None:
+    scorer = PairScorer(encoder(str(crossed)))
+    (cut,) = scorer.scores([("gout " * 2000, "renal failure " * 2000)])
+    assert 0 < cut < 1

@@ -478,3 +478,27 @@ def test_an_export_of_an_earlier_version_is_refused(
     write_json(copy / "manifest.json", read_json(copy / "manifest.json") | {"checksums": {}})
     with pytest.raises(InputError, match=r"no weight bert\..*Fine-tune again|not the weights of"):
         load_tagger(copy)
+
+
+def test_of_two_overlapping_spans_with_as_much_context_the_first_counts() -> None:
+    short, long, apart_from_both = (
+        (3.0, 5, 6, "a", 0.9),
+        (3.0, 0, 7, "b", 0.1),
+        (1.0, 7, 9, "c", 0.1),
+    )
+    assert apart([short, long, apart_from_both]) == [long, apart_from_both]
+    assert apart([short, (4.0, 5, 8, "d", 0.1)]) == [(4.0, 5, 8, "d", 0.1)]
+
+
+def test_a_nested_span_has_the_score_of_its_own_limits_and_type() -> None:
+    """A head's scores are (B, types, first unit, last unit); a span is (first, last, type)."""
+    scores = torch.arange(2 * 3 * 4 * 4.0).reshape(2, 3, 4, 4) / 100
+    spans = [np.array([[0, 2, 1], [3, 3, 2]]), np.array([[1, 2, 0]])]
+    head = SimpleNamespace(scores=lambda states, batch: (scores, None))
+    model = SimpleNamespace(kind="nested", module=SimpleNamespace(head=head))
+    found = Tagger._scores(model, torch.zeros(0), None, spans)  # type: ignore[arg-type]
+    wanted = [
+        [float(scores[0, 1, 0, 2].sigmoid()), float(scores[0, 2, 3, 3].sigmoid())],
+        [float(scores[1, 0, 1, 2].sigmoid())],
+    ]
+    assert [row.tolist() for row in found] == [pytest.approx(row) for row in wanted]
