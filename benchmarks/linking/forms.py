@@ -111,6 +111,8 @@ def score_linker(
                 mention.entity in own.get((mention.start, mention.end), ()) for mention in mentions
             )
     wanted = sum(map(len, gold))
+    if not right:
+        return 0.0, 0.0, 0.0
     return 100 * right / found, 100 * right / wanted, 200 * right / (found + wanted)
 
 
