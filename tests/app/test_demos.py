@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
@@ -69,3 +71,38 @@ def test_an_address_that_cannot_be_had(medic: Path) -> None:
     pipeline = Pipeline(demos.demo_graph("medic", Files(mirror=[medic])))
     with pytest.raises(InputError, match="--host 127.0.0.1 --port 99999"):
         serve.start(pipeline, "127.0.0.1", 99999)
+
+
+def test_a_demo_with_translations_gives_them_to_its_graph(
+    medic: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[tuple[object, ...]] = []
+
+    def build(source: str, path: Path | None, folder: Path, translations: list[Path]) -> Any:
+        given.append((source, path, folder.name, translations))
+        return SimpleNamespace(counts=lambda: {"entities": 2})
+
+    monkeypatch.setattr("kg.build.source.build_graph", build)
+    folder = demos.demo_graph("hpo-zh", Files(mirror=[medic]))
+    file = medic / "HPO-zh" / "hp-zh.babelon.tsv.gz"
+    assert given == [("hpo", None, "demo-hpo-zh", [file])] and folder.name == "demo-hpo-zh"
+
+
+def test_a_server_says_where_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    served: list[tuple[object, ...]] = []
+    prepared: list[bool] = []
+    pipeline: Any = SimpleNamespace(prepare=lambda: prepared.append(True))
+    monkeypatch.setattr(serve, "uses_gpu", lambda: True)
+    monkeypatch.setattr(serve, "create_app", lambda *given: given)
+    monkeypatch.setattr(serve, "serve_until_stopped", lambda *given: served.append(given))
+    serve.start(pipeline, "127.0.0.1", 0)
+    ((application, listening, seconds, connections),) = served
+    number = listening.getsockname()[1]  # type: ignore[attr-defined]
+    listening.close()  # type: ignore[attr-defined]
+    place = f"http://127.0.0.1:{number}"
+    said = f"{place}  (interface: {place}/docs; Ctrl+C ends it)\n"
+    assert capsys.readouterr().out == said and prepared == [True]
+    assert application[3] == ["127.0.0.1"] and application[5] is None  # type: ignore[index]
+    assert (seconds, connections) == (serve.Limits().seconds, 1000)

@@ -1,10 +1,12 @@
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from core.files import write_json
-from core.tracking import newest_export, use_experiment
+from core.tracking import ROOT, newest_export, use_experiment
 
 
 def test_the_newest_complete_export(runs: Path) -> None:
@@ -40,3 +42,20 @@ def test_a_new_store_is_its_users_alone(tmp_path: Path, monkeypatch: pytest.Monk
         for name in ("mlflow.db", "artifacts")
     }
     assert modes == {"mlflow.db": 0, "artifacts": 0}
+
+
+@pytest.mark.parametrize(("given", "waits"), [(None, "5"), ("7", "7")])
+def test_a_server_that_does_not_answer_is_waited_for_seconds(given: str | None, waits: str) -> None:
+    names = ("MLFLOW_HTTP_REQUEST_TIMEOUT", "MLFLOW_HTTP_REQUEST_MAX_RETRIES")
+    environment = {k: v for k, v in os.environ.items() if k not in names}
+    if given:
+        environment[names[0]] = given
+    program = f"import os, core.tracking; print(*(os.environ[name] for name in {names}))"
+    said = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert said.stdout.split() == [waits, "1"]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from core.files import InputError
 from datamodules.corpus import Corpus
 from datamodules.tokenizers import load_tokenizer
-from experiments.vectors import entity_vectors, pooled
+from experiments.vectors import entity_vectors, pooled, write_vectors
 from kg.graph import KnowledgeGraph
 from kg.vectors.embeddings import EmbeddingTable
 from models.encoders import TextEncoder
@@ -99,3 +99,19 @@ def test_the_command_writes_a_table_and_refuses_what_does_not_fit(
         assert run([*words, "--out", str(tmp_path / "other"), *changed]) == 2
         assert wanted in capsys.readouterr().err
     assert not (tmp_path / "other").exists()
+
+
+def test_sequences_that_the_encoder_is_too_short_for_are_refused(
+    fake_kebiolm: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def check(self: Corpus, max_length: int, more: int = 0) -> None:
+        asked.append(max_length)
+        raise InputError("too long")
+
+    monkeypatch.setattr(Corpus, "check_length", check)
+    corpus, graph = Path(fake_kebiolm.corpus), Path(fake_kebiolm.graph)
+    with pytest.raises(InputError, match="too long"):
+        write_vectors(fake_kebiolm.bert, corpus, graph, tmp_path / "out")
+    assert asked and asked[0] > 2

@@ -234,3 +234,25 @@ def test_the_rates_of_table_5_change_the_rate_alone(variant: str) -> None:
     changed = yaml.safe_load((ROOT / "embert" / f"pretrain_{variant}.yaml").read_text())
     assert set(changed) == {"data", "paper"}
     assert set(changed["data"]["init_args"]) == {"rate"}
+
+
+def list_masks(value: Any) -> list[tuple[float, ...]]:
+    """(masked, replaced, kept) of every part of a YAML that has all three."""
+    if not isinstance(value, dict):
+        return []
+    own = [tuple(value[name] for name in ("mask", "random", "keep"))] if "keep" in value else []
+    return own + [found for part in value.values() for found in list_masks(part)]
+
+
+def test_masks_are_bert_s() -> None:
+    """15 % of the tokens: 80 % of them masked, 10 % replaced, 10 % kept (Devlin et al. 2019)."""
+    found = {
+        file: rates
+        for file in YAMLS
+        for rates in list_masks(yaml.safe_load(file.read_text("utf-8")))
+        if all(isinstance(rate, int | float) for rate in rates)
+    }
+    assert len(found) >= 5
+    assert {
+        file.parent.name for file, rates in found.items() if rates != (0.12, 0.015, 0.015)
+    } == set()
