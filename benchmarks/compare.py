@@ -17,6 +17,7 @@ from benchmarks.options import Evaluation
 from benchmarks.results import Group, Result, differing, format_tests, grouped, stored, versus
 from benchmarks.synonyms import DATASETS, samples_checksum
 from core.files import InputError, written
+from core.outputs import check_own
 from datamodules.tasks.linking import END_TO_END, linking_tasks
 from datamodules.tasks.prepare import find_task
 from models.metrics import score
@@ -104,7 +105,8 @@ BAR = 420  # pixels of the axis of a page's intervals
 
 def write_page(found: Sequence[Comparison], path: Path, base: str | None = None) -> Path:
     """Comparisons as a page (HTML) that needs no other file: scores with their intervals drawn, the
-    best first, and the tests of each pair."""
+    best first, and the tests of each pair. Raises InputError for a file that is something else."""
+    check_own(path, "page of a comparison", lambda line: "<title>Comparison</title>" in line)
     parts = ["<h1>Comparison</h1>"]
     for one in found:
         rows = sorted(one.groups, key=lambda g: -_mean(g, one.key))

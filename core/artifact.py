@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import sys
 from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -162,11 +163,43 @@ class Artifact:
         known = own.keys() <= manifest.keys() or (self.keys and self._describes(manifest))
         if not known:
             raise self._other(folder)
+        if not (fresh or same):
+            changed = sorted(key for key, value in own.items() if manifest.get(key) != value)
+            print(
+                f"{folder}: built again, in place of a {self.name} of other {', '.join(changed)}",
+                file=sys.stderr,
+            )
         if fresh or not same:
             return False
         if not quiet:
             self.say_kept(folder)
         return True
+
+    def check_replaceable(self, folder: str | Path) -> None:
+        """Raise InputError where `folder` holds something that is none of this kind: it would be
+        deleted."""
+        folder = Path(folder)
+        if not folder.is_dir() or not any(folder.iterdir()):
+            return
+        if not has_manifest(folder):
+            raise self._other(folder)
+        try:
+            manifest = read_manifest(folder)
+        except InputError:
+            return  # a damaged one is built again
+        if not manifest.keys() >= set(self.keys):
+            raise self._other(folder)
+
+    def _list_foreign(self, folder: Path) -> list[Path]:
+        """The files of a folder that its manifest does not have: somebody has added them."""
+        if self.verified != "{}" or not has_manifest(folder):
+            return []
+        try:
+            known = read_manifest(folder).get("sha256")
+        except InputError:
+            return []
+        own = {folder / name for name in known} if isinstance(known, dict) else set()
+        return [file for file in files_in(folder) if file not in own] if own else []
 
     def say_kept(self, folder: Path) -> None:
         """Say that a folder is kept, on standard error."""
@@ -182,10 +215,19 @@ class Artifact:
     @contextlib.contextmanager
     def writing(self, folder: str | Path, manifest: Mapping[str, Any]) -> Iterator[Path]:
         """A folder to fill, which becomes `folder`, with its manifest, whole or not at all. The
-        block may add to `manifest`."""
+        block may add to `manifest`. Files that somebody has added to an older one stay. Raises
+        InputError where `folder` holds something else."""
+        folder = Path(folder)
+        self.check_replaceable(folder)
+        foreign = self._list_foreign(folder)
         with written_folder(folder) as partial:
             yield partial
             write_manifest(partial, {**manifest, **self._checksums(partial)})
+            for file in foreign:
+                place = partial / file.relative_to(folder)
+                if not place.exists():
+                    place.parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copy2(file, place)
 
     def _checksums(self, folder: Path) -> dict[str, Any]:
         if not self.verified:

@@ -724,9 +724,11 @@ def json_lines(
     encoding: str = "utf-8",
     advice: str = "Write one object on each line; the file may be cut.",
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(file and line, object) of JSON lines. Raises InputError for a line that is no object, or has
-    no text that UTF-8 can hold."""
+    """(file and line, object) of JSON lines; blank ones hold none. Raises InputError for a line
+    that is no object, or has no text that UTF-8 can hold."""
     for number, line in lines(path, encoding):
+        if not line.strip():
+            continue
         where = f"{path}:{number}"
         record = parse_json(line, where, advice)
         if not isinstance(record, dict):

@@ -24,7 +24,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -78,6 +78,24 @@ def check_no_input(path: Path, inputs: Sequence[str | Path]) -> None:
                 f"{path}: inside the folder {given}, which is an input of the command. Choose"
                 " another output."
             )
+
+
+def check_own(path: Path, what: str, is_own: Callable[[str], bool]) -> None:
+    """Raise InputError for an existing file that is no earlier output of the same kind.
+
+    what: the kind, for the message. is_own: whether a first line is that of such a file.
+    """
+    if not path.exists():
+        return
+    first = ""
+    if path.is_file():
+        with path.open(encoding="utf-8", errors="replace") as handle:
+            first = handle.readline(1 << 16)
+    if path.is_dir() or (path.is_file() and first and not is_own(first)):
+        raise InputError(
+            f"{path}: there is something here that is no {what}; it is left alone. Choose another"
+            " file."
+        )
 
 
 class Output:

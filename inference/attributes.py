@@ -421,6 +421,7 @@ _LABEL = re.compile(
     re.IGNORECASE,
 )
 _CLAUSE_END = re.compile("[,;]")
+_NUMBER = re.compile(r"\.[ \t]*\d")  # "No. 5"
 
 
 def _pattern(phrases: Sequence[str]) -> re.Pattern[str]:
@@ -462,13 +463,24 @@ def find_attributes(text: str | Passage, places: Sequence[tuple[int, int]]) -> l
     if not places:
         return []
     starts = passage.sentence_starts
-    statements = _Statements(passage.text, starts)
+    statements = _Statements(_without_nitric_oxide(passage, places), starts)
     found = []
     for start, _ in places:
         place = passage.normal_offset(start)
         reaches = statements.reaches(bisect_right(starts, place) - 1)
         found.append(Attributes(**{key: _is_reached(own, place) for key, own in reaches.items()}))
     return found
+
+
+def _without_nitric_oxide(passage: Passage, places: Sequence[tuple[int, int]]) -> str:
+    """The text with another word, as long, for each place that is "NO": what a text mentions denies
+    nothing."""
+    text = passage.text
+    for start, end in places:
+        if passage.source[start:end] == "NO":
+            first = passage.normal_offset(start)
+            text = f"{text[:first]}it{text[first + 2 :]}"
+    return text
 
 
 class _Statements:
@@ -534,6 +546,8 @@ def _reaches(sentence: str, offset: int, heading: frozenset[str]) -> dict[str, _
     for attribute in heading:
         found[attribute].append((0, len(sentence)))
     for match in _TRIGGERS.finditer(sentence):
+        if match[0].lower() == "no" and _NUMBER.match(sentence, match.end()):
+            continue
         for attribute, place in _RULES[" ".join(match[0].lower().split())]:
             if place in (BEFORE, BOTH):
                 following = bisect_left(begins_of_ends, match.end())

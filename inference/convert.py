@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from core.files import InputError, written, written_folder
-from core.outputs import Output
+from core.outputs import Output, check_no_input
 from inference.options import InputFormat
 from inference.stream import formatted
 from kg.documents.annotations import conll_lines, docbin_bytes, pubannotation, write_brat
@@ -151,10 +151,20 @@ class Convert:
     fresh: bool = False
 
     def run(self) -> None:
+        for path in (self.input, self.output):
+            if str(path) in ("-", "/dev/stdin", "/dev/stdout"):
+                raise InputError(
+                    f"{path}: convert reads a whole file or folder and writes one; name it. (kepl"
+                    " link reads standard input.)"
+                )
         to = self.to or format_by_name(self.output)
         if self.output.exists() and not self.fresh:
             raise InputError(f"{self.output}: exists already; give another output, or --fresh")
-        Output(self.output, [self.input])
+        if to in FOLDERS:
+            check_no_input(self.output, [self.input])
+            check_folder_is_own(self.output)
+        else:
+            Output(self.output, [self.input])
         left_out = Counter[str]()
         files = [path.resolve() for path in files_in([self.input], left_out)]
         roots = [self.input] if self.input.is_dir() else []
@@ -166,6 +176,18 @@ class Convert:
             print(f"not held by {to}: {FORMATS[to].loses}")
         for reason, number in (+left_out).items():
             print(f"left out: {number:,} {reason}")
+
+
+def check_folder_is_own(folder: Path) -> None:
+    """Raise InputError for a folder with something that no conversion writes: it would be deleted
+    with the folder."""
+    endings = {".txt", ".ann", ".xmi", ".xml"}
+    for path in sorted(folder.rglob("*")):
+        if not path.is_dir() and path.suffix not in endings:
+            raise InputError(
+                f"{folder}: it has {path.relative_to(folder)}, which no conversion writes; the"
+                " folder is left alone. Choose another one."
+            )
 
 
 def format_by_name(output: Path) -> str:

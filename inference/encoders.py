@@ -32,7 +32,7 @@ from inference.options import (
     uses_bf16,
 )
 from inference.sentence import Sentence, family_pooling, pool, read_sentence
-from kg.search.index import EXACT, Index, backends_in, checked_backend, extend, write
+from kg.search.index import EXACT, INDEX, Index, backends_in, checked_backend, extend, write
 from models.encoders import DECODERS
 from models.sentence import NAME_TOKENS
 
@@ -246,9 +246,10 @@ def write_index(
     that was stopped resumes.
 
     Parts are the same whoever makes them: a name's vector hangs on the names of its part alone.
-        Raises InputError for parts
-    that were begun for other names or another encoder, and that another process makes.
+    Raises InputError for parts that were begun for other names or another encoder, for parts that
+    another process makes, and where `folder` holds something else.
     """
+    INDEX.check_replaceable(folder)
     shape = len(strings), embedder.hidden_size
     if len(strings) <= PART:
         write(folder, [embedder(strings)] if strings else [], shape, made_of, backend)

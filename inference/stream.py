@@ -25,7 +25,7 @@ import logging
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -121,9 +121,13 @@ def format_of(output: str | Path, format: str | None) -> str:
 _SEPARATORS = dict.fromkeys(map(ord, "\0\t\n\v\f\r\x1c\x1d\x1e\x85\u2028\u2029|\ufeff"), " ")
 
 
-def _plain(value: Any) -> str:
+#: the same but for the bar, which is between the ids of a composite mention
+_SEPARATORS_OF_COLUMNS = {place: " " for place in _SEPARATORS if place != ord("|")}
+
+
+def _plain(value: Any, separators: Mapping[int, str] = _SEPARATORS_OF_COLUMNS) -> str:
     """A value without what parts lines and columns of PubTator; - where nothing is left."""
-    text = str(value).translate(_SEPARATORS)
+    text = str(value).translate(dict(separators))
     return text if text.strip() else "-"
 
 
@@ -136,7 +140,7 @@ def pubtator(line: dict[str, Any]) -> str:
     PubTator leave out: negated=true; part=breast cancer.
     """
     text = line["text"].translate(_SEPARATORS)
-    name = _plain(line["id"])
+    name = _plain(line["id"], _SEPARATORS)
     rows = [f"{name}|t|{text}", f"{name}|a|"]
     for m in line["mentions"]:
         surface = text[m["start"] : m["end"]]

@@ -44,9 +44,16 @@ def parse_kind(value: str) -> str | None:
 
 
 def parse_language(value: str) -> str | None:
-    """A language's code in lower case: en for en, EN, eng and English; None for what is no code."""
-    code = LANGUAGES.get(value.upper(), value.lower())
-    return code if not code or re.fullmatch(r"[a-z]{2,3}(?:[-_][a-z0-9]{2,8})*", code) else None
+    """A language's code in lower case, without its region or script: en for en, EN, eng, English
+    and en-US; None for what is no code."""
+    if not value:
+        return ""
+    if value.upper() not in LANGUAGES:
+        tag = re.fullmatch(r"([A-Za-z]{2,3})(?:[-_][A-Za-z0-9]{1,8})*", value)
+        if tag is None:
+            return None
+        value = tag[1]
+    return LANGUAGES.get(value.upper(), value.lower())
 
 
 @dataclass

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from core.files import InputError, excerpt, lines, sha256
 from core.outputs import check_no_input
-from kg.build.draft import parse_language
+from kg.build.draft import NO_NAMES, parse_language
 from kg.build.lookup import search_key
 from kg.build.rows import Form, Problems, parse_delimiter, read_rows
 from kg.graph import GRAPH, KINDS, KnowledgeGraph, fingerprint
@@ -62,7 +62,10 @@ def add_names(
         form = Form(delimiter=parse_delimiter(delimiter))
         rows = _read_new_names(found, names, form, language, counts)
         if not rows:
-            raise InputError(f"{names}: no name that is new to the graph")
+            raise InputError(
+                f"{names}: no name that is new to the graph in the rows below its heading, which"
+                " needs the columns id and name"
+            )
         facts = recipe | {"added": len(rows), "left_out": dict(counts)}
         found.with_rows({"names": rows}, facts).save(out)
     return _report(out, "added")
@@ -78,6 +81,11 @@ def _read_new_names(
     problems = Problems()
     for where, row in read_rows(names, form, problems):
         values = {key.lower(): str(value or "").strip() for key, value in row.items()}
+        if not values.keys() >= {"id", "name"}:
+            raise InputError(
+                f"{where}: expected the columns id and name (and kind, language), got"
+                f" {', '.join(row)}. The first line of a table is its heading."
+            )
         entity = ids.entity(values.get("id", ""))
         name, kind = values.get("name", ""), values.get("kind", "") or "synonym"
         if entity is None or not name:
@@ -87,6 +95,8 @@ def _read_new_names(
             problems.add(f"{where}: kind {kind!r}; expected one of {', '.join(KINDS)}")
         elif name in known[entity]:
             counts[KNOWN] += 1
+        elif name in NO_NAMES:
+            counts[f"fields of name that say there is no name ({name})"] += 1
         else:
             given = values.get("language", "") or language
             spoken = parse_language(given)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from core.files import InputError, written
-from core.outputs import check_no_input
+from core.outputs import check_no_input, check_own
 from core.settings import split_commas
 from kg.build.source import source_module
 
@@ -51,6 +51,7 @@ def write_texts(
         raise InputError(f"--without: the texts of {source!r} are not made from relations")
     places = [path] if path else []
     check_no_input(out, places)
+    check_own(out, "text of a graph's source", lambda line: line.startswith('{"id": "'))
     settings = {"without": relations} if relations else {}
     count = 0
     with written(out) as handle:

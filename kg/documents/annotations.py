@@ -62,6 +62,7 @@ NOT_READ = {
     "#": "notes of annotators (brat)",
 }
 SECOND = "further entities of a mention that has one (brat)"
+OF_NONE = "ids and attributes of a mention that the file does not have (brat)"
 NO_ANNOTATIONS = "texts without a .ann file, kept as texts without a mention (brat)"
 DISCONTINUOUS = "gaps in discontinuous mentions, which are kept from first to last character"
 PLACES = r"(\S+) ([0-9]+ [0-9]+(?:;[0-9]+ [0-9]+)*)"  #: of a mention of brat, after its type
@@ -114,6 +115,10 @@ def brat_documents(
         kind, columns = line[0], line.split("\t")
         with counted_unless_used(left_out, used):
             if kind == "T":
+                if columns[0] in found:
+                    raise InputError(
+                        f"{where}: a second {columns[0]}. Give every entity a number of its own."
+                    )
                 found[columns[0]] = _brat_mention(where, columns, text, left_out)
             elif kind == "N":
                 words = columns[1].split() if len(columns) > 1 else []
@@ -133,6 +138,7 @@ def brat_documents(
                     f"{where}: expected a line of brat (T, N, R, E, A, M, # or *, a number and a"
                     f" tab), got {excerpt(line)}"
                 )
+    left_out[OF_NONE] += len((entities.keys() | attributes.keys()) - found.keys())
     mentions = [
         m._replace(entity=entities.get(key, ""), attributes=tuple(attributes.get(key, ())))
         for key, m in found.items()
@@ -365,8 +371,14 @@ def pubannotation_documents(
             else:
                 said.setdefault(subject, {})[predicate] = a.get("obj")
         found = []
+        noted = set[str]()
         for note in _list_objects(record, "denotations", where):
             with counted_unless_used(left_out, used):
+                if (own_id := str(note.get("id") or "")) in noted:
+                    raise InputError(
+                        f"{where}: a second denotation {own_id!r}. Give each an id of its own."
+                    )
+                noted |= {own_id} - {""}
                 place = note.get("span")
                 if not isinstance(place, dict):
                     raise InputError(

@@ -178,7 +178,7 @@ def _json_mentions(
                     start,
                     end,
                     "none" if typed else entity,
-                    m.get("mention"),
+                    _first(m, "mention", "text"),
                     1.0 if score is None or typed else score,
                 )
                 own = "" if typed or is_no_concept(checked.entity) else checked.entity

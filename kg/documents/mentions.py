@@ -93,7 +93,12 @@ def checked_mention(
 
     Punctuation may differ: the NCBI disease corpus has blanks for quotation marks there.
     """
-    if type(start) is not int or type(end) is not int or not 0 <= start < end <= len(text):
+    if type(start) is not int or type(end) is not int:
+        raise InputError(
+            f"{where}: expected whole numbers as the start and end of a mention, got"
+            f" {excerpt(start)} and {excerpt(end)}. Give offsets in characters, end exclusive."
+        )
+    if not 0 <= start < end <= len(text):
         raise InputError(
             f"{where}: mention [{start}, {end}) is outside its text of {len(text)} characters. "
             "Give offsets in characters, end exclusive."

@@ -542,6 +542,9 @@ class DictionaryLinker:
                 )
                 if meant is not None and meant.by_case:
                     meant = self._resolve(passage, first - begin, end, value)
+                if meant is None:
+                    end, meant = self._with_marks(passage, first - begin, end, value)
+                    last = begin + end
                 if meant is None and last > first:
                     last, meant = self._shorter(passage, begin, first, last, kept, classes)
                 if meant is None:
@@ -549,6 +552,24 @@ class DictionaryLinker:
                 matches.append((first - begin, last - begin, meant.entity, meant))
             free = last + 1
         return matches
+
+    def _with_marks(
+        self, passage: Passage, first: int, last: int, value: int
+    ) -> tuple[int, _Meant | None]:
+        """(last word, meaning) of words with the marks that follow without a blank: the name of an
+        ion, HCO3-, ends in one."""
+        starts, tokens = passage.starts, passage.words
+        end = last
+        while (
+            end + 1 < len(tokens)
+            and starts[end + 1] == starts[end] + len(tokens[end])
+            and not tokens[end + 1].isalnum()
+        ):
+            end += 1
+            meant = self._resolve(passage, first, end, value)
+            if meant is not None:
+                return end, meant
+        return last, None
 
     def _is_cut(self, passage: Passage, first: int, last: int) -> bool:
         """Whether a statement ends between two words."""
@@ -674,6 +695,8 @@ def _short_forms(passage: Passage, matches: list[_Match]) -> Iterator[_Match]:
     ):
         if passage.text.startswith(form, starts[first]):
             definition = forms.meaning(form, starts[first])
+            if form.lower() in FUNCTION_WORDS and passage.is_capitals(starts[first]):
+                continue  # "ALL PATIENTS" in a text of acute lymphoblastic leukemia (ALL)
             if definition is not None:
                 yield first, last, *_meaning_of(passage, matches, definition.long)
 

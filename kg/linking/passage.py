@@ -12,7 +12,7 @@ import numpy as np
 from kg.linking.abbreviations import ShortForms
 from kg.linking.inflection import LONGEST_SHORT_FORM
 from kg.linking.normal import Level, is_normal, normalize
-from kg.linking.sentences import sentence_starts
+from kg.linking.sentences import sentence_starts, unify_line_ends
 from kg.linking.tokens import cased_words, starts_of_all, word_starts, words
 from kg.linking.words import FUNCTION_WORDS
 
@@ -42,7 +42,7 @@ class Passage:
     def __init__(self, text: str, level: Level = "inflected") -> None:
         self.source, self.is_normalized = text, level != "exact"
         self._normal = None if level == "exact" or is_normal(text) else normalize(text)
-        self.text = text if self._normal is None else self._normal.text
+        self.text = unify_line_ends(text if self._normal is None else self._normal.text)
         self.words = words(self.text)
         self._starts: list[int] | None = None
         self._short_forms: ShortForms | None = None

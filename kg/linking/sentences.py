@@ -47,6 +47,7 @@ _CLOSING = "[\"'”’»)\\]]*"
 # text, not its square.
 _END = re.compile(rf"(?<![.!?])[.!?]++{_CLOSING}+(?=\s)|[。！？]{_CLOSING}+|\n")
 _BLANK = re.compile(r"\s*")
+_LINE_END = re.compile("\r(?!\n)|[\v\f\x85\u2028\u2029]")
 _WORD_BEFORE = re.compile(r"[\w.\-/]*\Z")
 ITEM = re.compile(r"[ \t]*(?:[-*\u2022\u00b7+]|\(?\d{1,2}[.)])[ \t]")
 _ITEM_NUMBER = re.compile(r"[ \t]*\(?\d{1,2}\Z")
@@ -55,8 +56,15 @@ _VOWEL = re.compile("[aeiouy]")
 _LOOK = 64  # characters before a mark that are looked at
 
 
+def unify_line_ends(text: str) -> str:
+    """The text, as long as it was, with \\n for every other end of a line or paragraph: a carriage
+    return alone (HL7), vertical tabs, form feeds, NEL and Unicode's separators."""
+    return _LINE_END.sub("\n", text) if _LINE_END.search(text) else text
+
+
 def sentence_starts(text: str) -> list[int]:
     """Where the sentences of a text begin, the first at 0; white space behind one belongs to it."""
+    text = unify_line_ends(text)
     # line: where it begins; passed: what is known to hold no further end
     starts, line, passed = [0], 0, 0
     for match in _END.finditer(text):

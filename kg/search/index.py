@@ -348,7 +348,9 @@ class Index:
     # on disk
 
     def save(self, folder: str | Path) -> Path:
-        """Write the index to `folder`, whole or not at all. Returns the folder."""
+        """Write the index to `folder`, whole or not at all. Returns the folder. Raises InputError
+        where `folder` holds something else."""
+        INDEX.check_replaceable(folder)
         with written_folder(folder) as partial:
             _write_vectors(partial / VECTORS, self.vectors.split(BLOCK), self.vectors)
             self._seal(
@@ -506,8 +508,10 @@ def write(
     """Write an index of `shape` (n, d) from blocks of rows to `folder`, whole or not at all.
     Returns the folder.
 
-    A block is in memory at a time, beside what faiss keeps. half: store float16.
+    A block is in memory at a time, beside what faiss keeps. half: store float16. Raises InputError
+    where `folder` holds something else.
     """
+    INDEX.check_replaceable(folder)
     like = torch.empty(shape, dtype=torch.float16 if half else torch.float32, device="meta")
     with written_folder(folder) as partial:
         _write_vectors(partial / VECTORS, blocks, like)

@@ -29,6 +29,7 @@ DEFINITIONS = ("definition", "note")
 UNNAMED = "classes without a preferred rubric"
 MODIFIERS = "modifiers"
 OTHER = "rubrics of other kinds"
+PARTS = ("Fragment", "Para", "ListItem", "Cell")  #: of a label: words of their own
 
 
 class Class(NamedTuple):
@@ -72,6 +73,8 @@ class _Classes(Events[Class]):
             self.text = []
         elif self.text is not None and name == "Reference":
             self.inside_reference = True
+        elif self.text is not None and name in PARTS:
+            self.text.append(" ")
 
     def end(self, name: str) -> None:
         if name == "Reference":
