@@ -48,6 +48,7 @@ KEPT = {
     "link": "nothing new is kept; give the same command again",
     "predict": "nothing new is kept; give the same command again",
     "embed": "nothing is written; give the same command again",
+    "convert": "nothing is written; give the same command again",
     "evaluate": "results that are complete are kept; the same command makes the rest",
     "synonyms": "results that are complete are kept; the same command makes the rest",
     "probe": "results that are complete are kept; the same command makes the rest",

@@ -131,6 +131,11 @@ def _plain(value: Any, separators: Mapping[int, str] = _SEPARATORS_OF_COLUMNS) -
     return text if text.strip() else "-"
 
 
+def _plain_id(value: Any) -> str:
+    """A document's id without what parts lines, columns and the parts of a title."""
+    return _plain(value, _SEPARATORS)
+
+
 def pubtator(line: dict[str, Any]) -> str:
     """A record as PubTator: the text as title (its line ends as blanks, so that offsets hold) and
     an empty abstract.
@@ -140,7 +145,7 @@ def pubtator(line: dict[str, Any]) -> str:
     PubTator leave out: negated=true; part=breast cancer.
     """
     text = line["text"].translate(_SEPARATORS)
-    name = _plain(line["id"], _SEPARATORS)
+    name = _plain_id(line["id"])
     rows = [f"{name}|t|{text}", f"{name}|a|"]
     for m in line["mentions"]:
         surface = text[m["start"] : m["end"]]
@@ -399,7 +404,7 @@ def _summarise(
     for own in facts:
         left_out.update(own.pop("left_out"))
     counts = Counts(*(sum(own[key] for own in facts) for key in Counts._fields))
-    written_id = _plain if wanted == "pubtator" else str
+    written_id = _plain_id if wanted == "pubtator" else str
     return {
         "counts": counts._asdict(),
         "left_out": dict(+left_out),

@@ -87,6 +87,9 @@ class Draft:
             self.nameless.add(entity)
             return False
         if entity in self.entities:
+            if self.repeated == "error" and self.entities[entity] == (name, kind):
+                self.left_out["rows that are repeated"] += 1
+                return True
             if self.repeated == "error":
                 self.problems.add(
                     f"{where}: entity id {entity!r} occurs twice. Take one of them out."

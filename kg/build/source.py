@@ -10,10 +10,15 @@ from __future__ import annotations
 
 import importlib
 import inspect
+from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from core.files import InputError, limit_documents, sha256
 from core.outputs import check_no_input
@@ -26,6 +31,7 @@ from core.settings import (
     split_commas,
     with_options,
 )
+from kg.build.draft import NO_NAMES
 from kg.build.translations import add_translations
 from kg.graph import GRAPH, KnowledgeGraph
 
@@ -116,6 +122,19 @@ def inputs_of(module: ModuleType, path: Path | None) -> dict[str, dict[str, Any]
     }
 
 
+def without_no_names(graph: KnowledgeGraph) -> KnowledgeGraph:
+    """A graph without the synonyms that say that there is none (N/A, null), which are counted."""
+    says_none = pc.is_in(graph.names["name"], value_set=pa.array(sorted(NO_NAMES)))
+    out = pc.and_(says_none, pc.not_equal(graph.names["kind"], "preferred"))
+    count = pc.sum(out).as_py() or 0
+    if not count:
+        return graph
+    left_out = Counter(graph.manifest.get("left_out", {}))
+    left_out["synonyms that say there is no name, such as N/A"] += count
+    manifest = graph.manifest | {"left_out": dict(left_out)}
+    return replace(graph, names=graph.names.filter(pc.invert(out)), manifest=manifest)
+
+
 def build_graph(
     name: str,
     path: Path | None,
@@ -143,6 +162,7 @@ def build_graph(
         raise InputError(
             f"{path or name}: no entity in it ({files:.200}). Check the files and the options."
         )
+    graph = without_no_names(graph)
     if translations:
         graph = add_translations(graph, translations)
     graph.manifest |= recipe

@@ -236,6 +236,10 @@ def conll_documents(
                     f"{path}:{number}: expected a token and its tag, got {excerpt(line)}. Put a tab"
                     " between them."
                 )
+            if columns[-1].strip() in ("B-", "I-"):
+                raise InputError(
+                    f"{path}:{number}: expected a type behind {columns[-1].strip()}. Fix the tag."
+                )
             first_lines += [] if sentences[-1] else [number]
             sentences[-1].append((columns[0], columns[-1].strip()))
     yield from finish(name, begun)

@@ -53,6 +53,7 @@ from kg.documents.annotations import (
 )
 from kg.documents.bioc import NO_ENTITY, bioc_documents, biocjson_documents
 from kg.documents.mentions import (
+    ATTRIBUTES,
     BY_LINE,
     NOT_FITTING,
     Document,
@@ -159,6 +160,13 @@ def _json_document(
     return Document(str(name), text, linked, where, unlinked)
 
 
+#: keys of a mention in JSON
+READ_OF_MENTIONS = {
+    *("start", "end", "start_offset", "end_offset", "entity", "link_id", "type", "score"),
+    *("mention", "text", *ATTRIBUTES),
+}
+
+
 def _json_mentions(
     where: str, text: str, given: Any, left_out: Counter[str], used: bool
 ) -> Iterator[Mention]:
@@ -182,6 +190,9 @@ def _json_mentions(
                     1.0 if score is None or typed else score,
                 )
                 own = "" if typed or is_no_concept(checked.entity) else checked.entity
+                for key in m.keys() - READ_OF_MENTIONS:
+                    if used and m[key] not in (None, "", [], False):
+                        left_out[f"fields of mentions that are not read ({key})"] += 1
                 yield checked._replace(
                     entity=own,
                     type=kind if isinstance(kind, str) else "",

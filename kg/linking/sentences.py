@@ -26,13 +26,15 @@ from kg.linking.words import FUNCTION_WORDS
 #: Words that a full stop does not make the end of a sentence, in lower case.
 ABBREVIATIONS = frozenset(
     """
-approx appt bv ca cf chr ch cv dept det diff dr ed eds eq eqs esp est exp ext fig figs gen hosp
-incl ind inj lab lat lit max med min mr mrs ms mt nat no nos nov nr obs orig ph pl pos pp prof pt pts pv
-ref refs rel resp sect ser sol sp spp ssp st subsp subst suppl tab tabl temp univ var viz vol vs wt
+abd approx appt bact bv ca cf chr ch cv dept det diff dr ed eds eq eqs esp est exp ext fig figs gen hosp hx
+incl ind inf inj lab lat lit max med min mr mrs ms mt nat no nos nov nr obs orig ph pl pos pp prof pt pts pv
+ref refs rel resp sect ser sol sp spp ssp st staph strep subsp subst suppl tab tabl temp univ var vit viz vol vs wt
 """.split()  # noqa: E501
 )
 #: Abbreviations that may end a sentence, where a capital letter begins the next one.
-ENDING = frozenset("al etc inc ltd co jr sr sp spp corp".split())
+ENDING = frozenset(
+    "al etc inc ltd co jr sr sp spp corp jan feb apr aug sep sept oct nov dec".split()
+)
 #: Words that end no statement: a line that ends in one is wrapped.
 OPEN = frozenset(
     """

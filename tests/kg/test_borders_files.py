@@ -238,3 +238,46 @@ def test_names_are_added_from_a_table_with_a_heading(
     assert "say there is no name (N/A)" in capsys.readouterr().out
     names = KnowledgeGraph.load(tmp_path / "out").names["name"].to_pylist()
     assert "podagra" in names and "N/A" not in names and "null" not in names
+
+
+def test_fields_of_mentions_that_no_other_format_has_are_counted(tmp_path: Path) -> None:
+    mention = {"start": 0, "end": 5, "entity": "A", "name": "fever", "matched": None, "part": "p"}
+    (tmp_path / "a.jsonl").write_text(json.dumps(RECORD | {"mentions": [mention]}))
+    _, left_out = read(tmp_path / "a.jsonl")
+    assert {reason: count for reason, count in left_out.items() if count} == {
+        "fields of mentions that are not read (name)": 1,
+        "fields of mentions that are not read (part)": 1,
+    }
+
+
+def test_a_tag_of_conll_has_a_type(tmp_path: Path) -> None:
+    (tmp_path / "a.conll").write_text("Fever\tB-Dis\nache\tB-\n")
+    with pytest.raises(InputError, match=r"a\.conll:2: expected a type behind B-"):
+        read(tmp_path / "a.conll")
+
+
+def test_repeated_rows_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "entities.csv").write_text("id,name,type\nA1,gout,D\nA2,acne,D\nA1,gout,D\n")
+    words = ["graph", "build", "tables", str(folder), "--out", str(tmp_path / "out")]
+    assert main(words) == 0
+    assert "left out: 1 rows that are repeated" in capsys.readouterr().out
+    (folder / "entities.csv").write_text("id,name,type\nA1,gout,D\nA1,gout,E\n")
+    assert main([*words, "--fresh"]) == 2
+    assert "entities.csv:3: entity id 'A1' occurs twice" in capsys.readouterr().err
+    (folder / "entities.csv").write_text("code,label\nA1,gout\n")
+    assert main(["graph", "build", "tables", str(folder / "entities.csv"), *words[4:]]) == 2
+    assert "--columns" in capsys.readouterr().err
+
+
+def test_synonyms_that_say_there_is_none_are_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    term = '[Term]\nid: X:1\nname: gout\nsynonym: "N/A" EXACT []\nsynonym: "podagra" EXACT []\n'
+    (tmp_path / "a.obo").write_text(f"format-version: 1.2\n\n{term}")
+    words = ["graph", "build", "obo", str(tmp_path / "a.obo"), "--out", str(tmp_path / "out")]
+    assert main(words) == 0
+    assert "left out: 1 synonyms that say there is no name" in capsys.readouterr().out
+    names = KnowledgeGraph.load(tmp_path / "out").names["name"].to_pylist()
+    assert sorted(names) == ["gout", "podagra"]

@@ -17,7 +17,7 @@ def linker(*names: str) -> DictionaryLinker:
     return DictionaryLinker.from_graph(graph({f"D{n}": "x" for n in range(len(names))}, [], listed))
 
 
-def found(text: str, *names: str) -> list[str]:
+def link_names(text: str, *names: str) -> list[str]:
     return [text[m.start : m.end] for m in linker(*names).link(text)]
 
 
@@ -27,8 +27,8 @@ def test_any_end_of_a_line_ends_a_statement(end: str) -> None:
     assert split_sentences(text) == [f"No fever{end}", f"Cough present{end}", "Back pain"]
     places = [(text.index(word), text.index(word) + 5) for word in ("fever", "Cough", "Back ")]
     assert [bool(one.negated) for one in find_attributes(text, places)] == [True, False, False]
-    assert found(f"Iron{end}{end}Deficiency anemia", "iron deficiency anemia") == []
-    assert found(f"iron{end}deficiency anemia", "iron deficiency anemia") != []
+    assert link_names(f"Iron{end}{end}Deficiency anemia", "iron deficiency anemia") == []
+    assert link_names(f"iron{end}deficiency anemia", "iron deficiency anemia") != []
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_any_end_of_a_line_ends_a_statement(end: str) -> None:
     ],
 )
 def test_names_that_end_in_a_mark(text: str, wanted: list[str]) -> None:
-    assert found(text, "HCO3-", "Cl-", "Ca2++") == wanted
+    assert link_names(text, "HCO3-", "Cl-", "Ca2++") == wanted
 
 
 @pytest.mark.parametrize(
@@ -69,8 +69,23 @@ def test_a_mention_of_nitric_oxide_denies_nothing() -> None:
 
 def test_a_short_form_that_is_an_ordinary_word_of_a_sentence_in_capitals() -> None:
     text = "Acute lymphoblastic leukemia (ALL) was seen; ALL relapsed. ALL PATIENTS HAD FEVER."
-    assert found(text, "acute lymphoblastic leukemia") == [
+    assert link_names(text, "acute lymphoblastic leukemia") == [
         "Acute lymphoblastic leukemia",
         "ALL",
         "ALL",
     ]
+
+
+@pytest.mark.parametrize(
+    "sentences",
+    [
+        ["Vit. D deficiency is common. ", "It was seen."],
+        ["Strep. pneumoniae grew. ", "Staph. aureus did not."],
+        ["Hx. of fever and abd. pain. ", "The rest is normal."],
+        ["Seen on Jan. 5 with fever. ", "He left on Feb. 7."],
+        ["He was seen in Jan. ", "Fever was high."],
+        ["Inf. MI was seen."],
+    ],
+)
+def test_abbreviations_of_notes_end_no_sentence(sentences: list[str]) -> None:
+    assert split_sentences("".join(sentences)) == sentences

@@ -84,9 +84,9 @@ def test_save_and_load(tmp_path):
 
 def test_save_replaces_an_older_graph(tmp_path):
     first = fingerprint(graph().save(tmp_path / "g"))
-    (tmp_path / "g" / "stale.txt").touch()
+    (tmp_path / "g" / "mine.txt").touch()
     again = fingerprint(graph(definitions={"id": ["b"], "text": ["Other."]}).save(tmp_path / "g"))
-    assert again != first and not (tmp_path / "g" / "stale.txt").exists()
+    assert again != first and (tmp_path / "g" / "mine.txt").exists()  # not the graph's: it stays
     assert [p.name for p in tmp_path.iterdir()] == ["g"]
     assert fingerprint(graph().save(tmp_path / "h")) == first
 

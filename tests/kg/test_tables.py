@@ -269,7 +269,7 @@ def test_kinds_and_languages_in_any_case(tmp_path):
         ("uk_spelling", "en"),
         ("synonym", "en"),
         ("related", "zh"),
-        ("exact", "pt-br"),
+        ("exact", "pt"),
     ]
     for row, message in (
         ("E1,a,exat,en", "no kind of name 'exat'; .*exact"),

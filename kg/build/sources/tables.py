@@ -469,8 +469,9 @@ def _usual_tables(path: Path, given: TableFiles, cells: Cells, draft: Draft) -> 
     if not found.get("entities") and draft.missing != "add":
         others_too = f"; not read: {', '.join(f.name for f in unread):.200}" if unread else ""
         raise InputError(
-            f"{path}: no entities table{others_too}. Give one (id, name, type), or take all ids:"
-            " --missing add"
+            f"{path}: no entities table{others_too}. Expected one with the columns id and name (and"
+            " type): name others with --columns id=CODE name=LABEL; a table without a heading, and"
+            " another delimiter, are not found. For triples alone take all ids: --missing add"
         )
     bare = Form(form.encoding, form.delimiter, REQUIRED["triples"], sheet=form.sheet)
     tables: list[_Table] = []
