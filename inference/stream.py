@@ -431,7 +431,7 @@ def _process_stream(
     """Write each batch's records to a stream as soon as the batch is read. Returns the counts, and
     what was left out."""
     unused, counts = Counter[str](), Counts(0, 0, 0)
-    counter, different = IdCounter(str), DifferentIds(_plain)
+    counter, different = IdCounter(str), DifferentIds(_plain_id)
 
     def records() -> Iterator[dict[str, Any]]:
         nonlocal counts
