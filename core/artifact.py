@@ -149,8 +149,7 @@ class Artifact:
         """
         folder, own = Path(folder), json.loads(json.dumps(made_of))
         if not has_manifest(folder):
-            if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-                raise self._other(folder)
+            self.check_replaceable(folder)
             return False
         try:
             manifest = read_manifest(folder)
@@ -163,7 +162,7 @@ class Artifact:
         known = own.keys() <= manifest.keys() or (self.keys and self._describes(manifest))
         if not known:
             raise self._other(folder)
-        if not (fresh or same):
+        if not same and not fresh:
             changed = sorted(key for key, value in own.items() if manifest.get(key) != value)
             print(
                 f"{folder}: built again, in place of a {self.name} of other {', '.join(changed)}",
@@ -179,7 +178,7 @@ class Artifact:
         """Raise InputError where `folder` holds something that is none of this kind: it would be
         deleted."""
         folder = Path(folder)
-        if not folder.is_dir() or not any(folder.iterdir()):
+        if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
             return
         if not has_manifest(folder):
             raise self._other(folder)

@@ -179,11 +179,14 @@ class Convert:
 
 
 def check_folder_is_own(folder: Path) -> None:
-    """Raise InputError for a folder with something that no conversion writes: it would be deleted
-    with the folder."""
-    endings = {".txt", ".ann", ".xmi", ".xml"}
+    """Raise InputError for a folder with something that no conversion writes, which would be
+    deleted with it: other files, and texts without their annotations."""
     for path in sorted(folder.rglob("*")):
-        if not path.is_dir() and path.suffix not in endings:
+        beside = {".txt": ".ann", ".ann": ".txt"}.get(path.suffix)
+        is_own = path.suffix in (".xmi", ".xml") or (
+            beside is not None and path.with_suffix(beside).is_file()
+        )
+        if not path.is_dir() and not is_own:
             raise InputError(
                 f"{folder}: it has {path.relative_to(folder)}, which no conversion writes; the"
                 " folder is left alone. Choose another one."

@@ -25,7 +25,7 @@ import logging
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -125,9 +125,9 @@ _SEPARATORS = dict.fromkeys(map(ord, "\0\t\n\v\f\r\x1c\x1d\x1e\x85\u2028\u2029|\
 _SEPARATORS_OF_COLUMNS = {place: " " for place in _SEPARATORS if place != ord("|")}
 
 
-def _plain(value: Any, separators: Mapping[int, str] = _SEPARATORS_OF_COLUMNS) -> str:
+def _plain(value: Any, separators: dict[int, str] = _SEPARATORS_OF_COLUMNS) -> str:
     """A value without what parts lines and columns of PubTator; - where nothing is left."""
-    text = str(value).translate(dict(separators))
+    text = str(value).translate(separators)
     return text if text.strip() else "-"
 
 

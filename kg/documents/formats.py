@@ -190,7 +190,7 @@ def _json_mentions(
                     1.0 if score is None or typed else score,
                 )
                 own = "" if typed or is_no_concept(checked.entity) else checked.entity
-                for key in m.keys() - READ_OF_MENTIONS:
+                for key in sorted(m.keys() - READ_OF_MENTIONS):
                     if used and m[key] not in (None, "", [], False):
                         left_out[f"fields of mentions that are not read ({key})"] += 1
                 yield checked._replace(

@@ -64,6 +64,7 @@ from kg.linking.tokens import cased_words, folded, words
 from kg.linking.words import FUNCTION_WORDS
 
 # short forms of a text above which its words are gone through once, not once for each
+MARKS = 4  #: at the end of a name; a line of a thousand dashes is none
 MANY_FORMS = 16
 LONGEST = 1000  # words; a longer name is no name
 WEAK_KINDS = ("related", "broad")  #: a name of such a kind and of one ordinary word is no evidence
@@ -559,13 +560,10 @@ class DictionaryLinker:
         """(last word, meaning) of words with the marks that follow without a blank: the name of an
         ion, HCO3-, ends in one."""
         starts, tokens = passage.starts, passage.words
-        end = last
-        while (
-            end + 1 < len(tokens)
-            and starts[end + 1] == starts[end] + len(tokens[end])
-            and not tokens[end + 1].isalnum()
-        ):
-            end += 1
+        for end in range(last + 1, min(last + 1 + MARKS, len(tokens))):
+            is_joined = starts[end] == starts[end - 1] + len(tokens[end - 1])
+            if not is_joined or tokens[end].isalnum():
+                break
             meant = self._resolve(passage, first, end, value)
             if meant is not None:
                 return end, meant

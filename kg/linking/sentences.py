@@ -26,10 +26,11 @@ from kg.linking.words import FUNCTION_WORDS
 #: Words that a full stop does not make the end of a sentence, in lower case.
 ABBREVIATIONS = frozenset(
     """
-abd approx appt bact bv ca cf chr ch cv dept det diff dr ed eds eq eqs esp est exp ext fig figs gen hosp hx
-incl ind inf inj lab lat lit max med min mr mrs ms mt nat no nos nov nr obs orig ph pl pos pp prof pt pts pv
-ref refs rel resp sect ser sol sp spp ssp st staph strep subsp subst suppl tab tabl temp univ var vit viz vol vs wt
-""".split()  # noqa: E501
+abd approx appt bact bv ca cf chr ch cv dept det diff dr ed eds eq eqs esp est exp ext fig figs
+gen hosp hx incl ind inf inj lab lat lit max med min mr mrs ms mt nat no nos nov nr obs orig ph pl
+pos pp prof pt pts pv ref refs rel resp sect ser sol sp spp ssp st staph strep subsp subst suppl
+tab tabl temp univ var vit viz vol vs wt
+""".split()
 )
 #: Abbreviations that may end a sentence, where a capital letter begins the next one.
 ENDING = frozenset(
@@ -61,7 +62,7 @@ _LOOK = 64  # characters before a mark that are looked at
 def unify_line_ends(text: str) -> str:
     """The text, as long as it was, with \\n for every other end of a line or paragraph: a carriage
     return alone (HL7), vertical tabs, form feeds, NEL and Unicode's separators."""
-    return _LINE_END.sub("\n", text) if _LINE_END.search(text) else text
+    return _LINE_END.sub("\n", text)
 
 
 def sentence_starts(text: str) -> list[int]:

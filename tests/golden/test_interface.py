@@ -52,8 +52,10 @@ def describe_interface() -> dict[str, dict[str, Any]]:
         for name, command in commands.items()
         if not command.choices
     }
-    files = sorted(EXPERIMENTS.rglob("*.yaml"))
-    for name in sorted({c for file in files for c in list_classes(yaml.safe_load(file.open()))}):
+    classes: set[str] = set()
+    for file in EXPERIMENTS.rglob("*.yaml"):
+        classes |= {*list_classes(yaml.safe_load(file.read_text("utf-8")))}
+    for name in sorted(classes):
         module, _, leaf = name.rpartition(".")
         if module.partition(".")[0] in ("models", "datamodules"):
             found[name] = list_defaults(getattr(importlib.import_module(module), leaf))

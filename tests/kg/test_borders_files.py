@@ -108,6 +108,10 @@ def test_convert_names_its_files(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert main(["convert", str(source), str(folder), "--fresh"]) == 2
     assert "annotation.conf" in capsys.readouterr().err and (folder / "annotation.conf").exists()
     (folder / "annotation.conf").unlink()
+    (folder / "my_notes.txt").write_text("mine")  # a text without annotations is nobody's output
+    assert main(["convert", str(source), str(folder), "--fresh"]) == 2
+    assert "my_notes.txt" in capsys.readouterr().err
+    (folder / "my_notes.txt").unlink()
     assert main(["convert", str(source), str(folder), "--fresh"]) == 0
 
 
