@@ -63,8 +63,8 @@ from kg.linking.passage import Passage, find_starts
 from kg.linking.tokens import cased_words, folded, words
 from kg.linking.words import FUNCTION_WORDS
 
-# short forms of a text above which its words are gone through once, not once for each
 MARKS = 4  #: at the end of a name; a line of a thousand dashes is none
+# short forms of a text above which its words are gone through once, not once for each
 MANY_FORMS = 16
 LONGEST = 1000  # words; a longer name is no name
 WEAK_KINDS = ("related", "broad")  #: a name of such a kind and of one ordinary word is no evidence
