@@ -286,26 +286,26 @@ def test_who_started_a_run_and_what_it_reads(runs: Path) -> None:
 
 @pytest.mark.parametrize(("length", "said"), [(160, "x" * 160), (161, "x" * 160 + "…")])
 def test_a_server_s_reason_is_cut_after_160_characters(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, length: int, said: str
+    runs: Path, monkeypatch: pytest.MonkeyPatch, length: int, said: str
 ) -> None:
-    with Journal(tmp_path, "paper", "seed 0") as journal:
+    with Journal(runs / "a", "paper", "seed 0") as journal:
         journal.metric("test/f1", 0.5, 0)
-    (tmp_path / module.KNOWN).unlink()  # as if nothing had been delivered
+    (runs / "a" / module.KNOWN).unlink()  # as if nothing had been delivered
 
     def refuse(*_: object) -> int:
         raise MlflowException("x" * length)
 
     monkeypatch.setattr(module, "_send", refuse)
     with pytest.raises(module.Away) as caught:
-        module.delivered(tmp_path, unsure=False)
+        module.delivered(runs / "a", unsure=False)
     assert str(caught.value) == said
 
 
-def test_a_record_has_the_time_in_milliseconds(tmp_path: Path) -> None:
+def test_a_record_has_the_time_in_milliseconds(runs: Path) -> None:
     before = time.time_ns() // 1_000_000
-    with Journal(tmp_path, "paper", "seed 0") as journal:
+    with Journal(runs / "a", "paper", "seed 0") as journal:
         journal.metric("test/f1", 0.5, 0)
-    recorded = [json.loads(line) for line in (tmp_path / module.JOURNAL).open()]
+    recorded = [json.loads(line) for line in (runs / "a" / module.JOURNAL).open()]
     after = time.time_ns() // 1_000_000
     assert recorded and all(before <= line["time"] <= after for line in recorded)
 
