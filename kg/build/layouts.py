@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -67,6 +67,46 @@ PIECES = re.compile(r"\{([^{}]+)\}")
 FORM = {"delimiter", "columns", "comment", "quotes", "ended", "encoding", "sheet"}
 TABLE = {*REQUIRED, *FORM, "files", "where", "unless", "match", "rename", "null", "each"}
 PRESET = {"about", "source", "licence", "missing", "repeated", "relations", "tables"}
+
+
+def _are_texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(one, str) for one in value)
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_pattern(value: object) -> bool:
+    try:
+        re.compile(value)  # type: ignore[call-overload]
+    except (re.error, TypeError):
+        return False
+    return True
+
+
+def _are_patterns(value: object) -> bool:
+    return isinstance(value, dict) and all(map(_is_pattern, value.values()))
+
+
+def _are_renamings(value: object) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(pair, list) and len(pair) == 2 and _is_pattern(pair[0]) and _is_text(pair[1])
+        for pair in value
+    )
+
+
+#: {key of a table: (whether a value can be its, what it is)}
+SHAPES: dict[str, tuple[Callable[[object], bool], str]] = {
+    "files": (_are_texts, "a list of names of files"),
+    "columns": (_are_texts, "a list of names of columns"),
+    "null": (_are_texts, "a list of texts"),
+    "match": (_are_patterns, "columns and their regular expressions"),
+    "rename": (_are_renamings, "a list of [regular expression, name]"),
+    "each": (_is_text, "a path of keys, such as labels.en"),
+    **dict.fromkeys(("delimiter", "comment", "encoding", "sheet"), (_is_text, "a text")),
+    **dict.fromkeys(("quotes", "ended"), (lambda value: isinstance(value, bool), "true or false")),
+}
 
 Template = tuple[tuple[str, ...], ...]  #: alternatives; of each, text and columns in turn
 Rule = dict[str, frozenset[str]]  #: {column: values}
@@ -213,6 +253,10 @@ class Layout:
                 used |= set().union(*columns_in(template))
         return used
 
+    def uses_any(self, rows: Sequence[Mapping[str, Any]]) -> bool:
+        """Whether a part is read from one of the prepared rows."""
+        return any(passes(row, part.where, part.unless) for row in rows for part in self.parts)
+
     def prepare(self, row: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         """The rows that the parts are read from: renamed, without nulls, one for `each` object, and
         with the groups of `match`."""
@@ -336,6 +380,9 @@ def _check_keys(value: object, known: set[str], where: str) -> None:
 
 def _layout(table: dict[str, Any], where: str) -> Layout:
     _check_keys(table, TABLE, where)
+    for key, value in table.items():
+        if key in SHAPES and not SHAPES[key][0](value):
+            raise InputError(f"{where}: {key}: expected {SHAPES[key][1]}, got {value!r:.80}")
     form = {key: table[key] for key in FORM if key in table}
     if "delimiter" in form:
         form["delimiter"] = parse_delimiter(form["delimiter"])
@@ -379,10 +426,17 @@ def parse_rule(rule: object, where: str) -> Rule:
     """{column: values} of a rule of a layout."""
     if not isinstance(rule, dict):
         raise InputError(f"{where}: expected columns and their values under where and unless")
-    return {
-        str(column): frozenset(map(str, values if isinstance(values, list) else [values]))
-        for column, values in rule.items()
-    }
+    found = {}
+    for column, values in rule.items():
+        several = values if isinstance(values, list) else [values]
+        for value in several:
+            if isinstance(value, bool | None | list | dict):
+                raise InputError(
+                    f"{where}: where and unless: {column}: expected texts, got {value!r:.80}. Put"
+                    ' words such as on, yes and null in quotes: "on".'
+                )
+        found[str(column)] = frozenset(map(str, several))
+    return found
 
 
 def is_json(path: Path) -> bool:

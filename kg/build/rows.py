@@ -31,7 +31,8 @@ from core.files import (
 )
 
 Row = tuple[str, dict[str, Any]]  # (path:line, values)
-FORMS = (".csv", ".tsv", ".jsonl", ".xlsx")
+WORKBOOK = ".xlsx"
+FORMS = (".csv", ".tsv", ".jsonl", WORKBOOK)
 JSON = (".jsonl", ".ndjson", ".json")
 DELIMITERS = {"tab": "\t", "comma": ",", "semicolon": ";", "pipe": "|", "bar": "|", "\\t": "\t"}
 MOST_ERRORS = 20  #: that one message lists
@@ -289,7 +290,7 @@ def read_heading(path: Path, form: Form) -> tuple[str, ...]:
     occurs twice."""
     if form.columns or form_of(path) in JSON:
         return form.columns
-    if form_of(path) == ".xlsx":
+    if form_of(path) == WORKBOOK:
         rows = enumerate(_sheet(path, form), 1)
         filled = ((number, values) for number, values in rows if any(map(str.strip, values)))
     else:
@@ -306,7 +307,7 @@ def read_rows(path: Path, form: Form, problems: Problems) -> Iterator[Row]:
     """
     if form_of(path) in JSON:
         yield from _json_rows(path, form)
-    elif form_of(path) == ".xlsx":
+    elif form_of(path) == WORKBOOK:
         yield from sheet_rows(path, form)
     else:
         yield from _delimited_rows(path, form, problems)

@@ -32,6 +32,9 @@ def expansions(mention: str) -> Iterator[list[str]]:
     if not 2 <= len(conjuncts) <= MOST:
         return
     last = conjuncts[-1].split()
+    if all(part.endswith("-") for part in conjuncts[:-1]) and "-" in last[0]:  # "T- and B-cell"
+        end = " ".join([last[0].split("-", 1)[1], *last[1:]])
+        yield [*(f"{part}{end}" for part in conjuncts[:-1]), conjuncts[-1]]
     for shared in range(len(last) - 1, 0, -1):
         end = " ".join(last[shared:])
         yield [*(f"{part} {end}" for part in conjuncts[:-1]), conjuncts[-1]]

@@ -2,7 +2,8 @@
 
 :func:`stem` gives a plural and its singular one string; the string itself is no word. Words of
 three letters and fewer are their own. Two words with one stem are compared by
-:func:`is_inflected`, which leaves out short forms and words in capitals: AIDS is no plural of AID.
+:func:`is_inflected`, which leaves out words in capitals: AIDS is no plural of AID, but ECGs is one
+of ECG.
 
 >>> stem("neurons") == stem("neuron"), stem("metastases") == stem("metastasis")
 (True, True)
@@ -143,6 +144,17 @@ def _singulars_of(last_two: str) -> _Rules:
     return tuple(rule for rule in SINGULARS if last_two.endswith(rule[0][-2:]))
 
 
+def is_lower(word: str) -> bool:
+    """Whether a word is in lower case behind its first letter, or in a heading: it is no symbol."""
+    is_heading = word.isupper() and len(word) > LONGEST_SHORT_FORM
+    return is_heading or word[1:] == word[1:].lower()
+
+
+def is_short_form(word: str) -> bool:
+    """Whether a word is one of three or more capitals ("ECG")."""
+    return word.isupper() and word.isalpha() and len(word) >= SHORTEST
+
+
 def is_inflected(name: str, text: str, bare_name: str, bare_text: str) -> bool:
     """Whether a word of a text is the plural or the singular of a name's.
 
@@ -150,8 +162,8 @@ def is_inflected(name: str, text: str, bare_name: str, bare_text: str) -> bool:
     """
     if stem(bare_name) != stem(bare_text):
         return False
-    for word, bare in ((name, bare_name), (text, bare_text)):
-        is_heading = word.isupper() and len(word) > LONGEST_SHORT_FORM
-        if len(bare) < SHORTEST or not (is_heading or word[1:] == word[1:].lower()):
-            return False
+    if is_short_form(name) and text == f"{name}s":
+        return True
+    if min(len(bare_name), len(bare_text)) < SHORTEST or not (is_lower(name) and is_lower(text)):
+        return False
     return len(bare_name) > SHORTEST or name.islower()

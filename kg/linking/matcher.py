@@ -46,7 +46,7 @@ from core.files import InputError
 from kg.documents.mentions import Mention
 from kg.graph import KnowledgeGraph, check_kinds, numbers, place_of_kind
 from kg.linking.forms import NONE, Forms
-from kg.linking.inflection import LONGEST_SHORT_FORM
+from kg.linking.inflection import LONGEST_SHORT_FORM, is_short_form
 from kg.linking.normal import (
     BEST,
     ENGLISH,
@@ -78,7 +78,8 @@ class Found(NamedTuple):
     """A name in a text: the characters [start, end), the entity, and how the text differs from the
     name.
 
-    matched: "" where it does not, else "plural", "accents", "punctuation", or several joined by +.
+    matched: "" where it does not, else "plural", "spelling", "punctuation",
+        "accents", or several joined by +.
     others: the entities that the text could as well mean, since only triples and ids decide between
         them.
     """
@@ -388,8 +389,16 @@ class DictionaryLinker:
         self, candidate: _Candidate, name: list[str], text: list[str]
     ) -> Difference | None:
         """How a text differs from a candidate's name; None where it is not that name."""
+        if candidate.exact and name != text:
+            is_plural = (
+                self.level == "inflected"
+                and candidate.english
+                and text == [f"{name[0]}s"]
+                and is_short_form(name[0])
+            )
+            return Difference(plural=True) if is_plural else None
         if candidate.exact:
-            return NO_DIFFERENCE if name == text else None
+            return NO_DIFFERENCE
         difference = compare_words(name, text, self.level, candidate.english)
         if (
             difference is not None
@@ -747,6 +756,8 @@ def _rows_of_texts(names: pa.ChunkedArray, texts: Sequence[str], level: Level) -
     if level != "exact":
         present |= {*SKIPPED, word_class(_S, level)}
     beginnings = {word[:1] for word in present}  # an irregular plural begins as its singular
+    if "e" in beginnings:
+        beginnings |= {"a", "o"}  # the class of oedema is that of edema
     rows, usable = [], None
     for row, name in enumerate(_strings(names)):
         if usable is None and not never_matches(name) and kept_words(words(normal_text(name))):

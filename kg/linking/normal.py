@@ -14,6 +14,8 @@ Weaker forms, which a name that is written as the text always beats (:class:`Dif
     accents      Sjögren and Sjogren
     punctuation  commas, hyphens, apostrophes and the possessive: "Diabetes mellitus, type 2" and
                  "Diabetes mellitus type 2", "T-cell" and "T cell", "Crohn's" and "Crohn"
+    spelling     British and American spelling of English names, Greek letters by their names in
+                 names of several words, "type II" and "type 2" (kg.linking.spelling)
     plural       the plural and the singular of a word of English names (kg.linking.inflection)
 
 >>> normalize("Ⅱ型糖尿病，Alzheimer’s").text
@@ -22,6 +24,8 @@ Weaker forms, which a name that is written as the text always beats (:class:`Dif
 'punctuation'
 >>> difference("neuron", "neurons"), difference("ALS", "AL")
 ('plural', None)
+>>> difference("TNF-alpha", "TNFα"), difference("breast tumor", "breast tumour")
+('spelling+punctuation', 'spelling')
 """
 
 from __future__ import annotations
@@ -34,7 +38,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from kg.linking.inflection import is_inflected, stem
+from kg.linking.inflection import is_inflected, is_lower, stem
+from kg.linking.spelling import NUMBERED, is_greek_letter, is_numeral, respelled
 from kg.linking.tokens import IDEOGRAPHS, cased_words, folded
 
 Level = Literal["exact", "normal", "inflected"]
@@ -206,7 +211,7 @@ def word_class(word: str, level: Level) -> str:
     if level == "exact":
         return word
     bare = without_accents(word)
-    return stem(bare) if level == "inflected" else bare
+    return stem(respelled(bare)) if level == "inflected" else bare
 
 
 def form_key(name: str) -> str:
@@ -220,6 +225,7 @@ class Difference(NamedTuple):
     """How a name and a text differ; the empty one is least, and a plural is the most."""
 
     plural: bool = False
+    spelling: bool = False
     punctuation: bool = False
     accents: bool = False
 
@@ -256,20 +262,40 @@ def compare_words(
     kept_name, kept_text = kept_words(name), kept_words(text)
     if len(kept_name) != len(kept_text) or not kept_name:
         return None
-    accents = plural = False
-    for one, other in zip(kept_name, kept_text, strict=True):
+    accents = plural = spelling = False
+    for place, (one, other) in enumerate(zip(kept_name, kept_text, strict=True)):
         one_lower, other_lower = folded(one), folded(other)
         if one_lower == other_lower:
             continue
         one_bare, other_bare = without_accents(one_lower), without_accents(other_lower)
         if one_bare == other_bare:
             accents = True
-        elif level == "inflected" and english and is_inflected(one, other, one_bare, other_bare):
+            continue
+        if level != "inflected" or not english:
+            return None
+        if is_inflected(one, other, one_bare, other_bare):
+            plural = True
+            continue
+        one_respelled, other_respelled = respelled(one_bare), respelled(other_bare)
+        if is_greek_letter(one_bare) or is_greek_letter(other_bare):
+            # a letter alone is a sign: "α = 0.05"
+            if len(kept_name) == 1 or one_respelled != other_respelled:
+                return None
+        elif is_numeral(one_bare) and is_numeral(other_bare):
+            # "type II" and "type 2"; the I of a sentence is no number
+            is_numbered = place > 0 and folded(kept_name[place - 1]) in NUMBERED
+            if not is_numbered or one_respelled != other_respelled:
+                return None
+        elif one_respelled == other_respelled:
+            if not (is_lower(one) and is_lower(other)):
+                return None
+        elif is_inflected(one, other, one_respelled, other_respelled):
             plural = True
         else:
             return None
+        spelling = True
     if len(kept_name) == len(name) and len(kept_text) == len(text):
-        return Difference(plural, False, accents)
+        return Difference(plural, spelling, False, accents)
     name_marks, text_marks = _marks(lower_name), _marks(lower_text)
     punctuation = name_marks != text_marks
     if punctuation and any(map(_IDEOGRAPH.match, kept_text)):
@@ -278,7 +304,7 @@ def compare_words(
         is_new = mark == "," and (place, mark) not in name_marks and place < len(kept_text)
         if is_new and folded(kept_text[place]) not in QUALIFIERS:
             return None  # "muscle, rigidity" lists two things
-    return Difference(plural, punctuation, accents)
+    return Difference(plural, spelling, punctuation, accents)
 
 
 def _marks(words: Sequence[str]) -> list[tuple[int, str]]:

@@ -15,7 +15,9 @@ import numpy as np
 
 #: CJK ideographs: Chinese writes no spaces between words, so every character is a word.
 IDEOGRAPHS = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-_WORD = re.compile(rf"([{IDEOGRAPHS}]|[^\W{IDEOGRAPHS}]+|[^\w\s])")
+#: Greek letters are words beside those of other scripts: the α of TNFα is that of TNF-α.
+GREEK = "\u0370-\u03ff\u1f00-\u1fff"
+_WORD = re.compile(rf"([{IDEOGRAPHS}]|[{GREEK}]+|[^\W{IDEOGRAPHS}{GREEK}]+|[^\w\s])")
 _SPACE, _LETTER, _SINGLE = 0, 1, 2
 _KIND = bytes(
     _SPACE if c.isspace() else _LETTER if c.isalnum() or c == "_" else _SINGLE

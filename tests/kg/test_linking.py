@@ -75,9 +75,11 @@ def skipped(pieces: list[str]) -> list[bool]:
     ]
 
 
-def slow_difference(own: list[str], here: list[str], level: str) -> tuple[bool, bool, bool] | None:
+def slow_difference(
+    own: list[str], here: list[str], level: str
+) -> tuple[bool, bool, bool, bool] | None:
     if [w.lower() for w in own] == [w.lower() for w in here]:
-        return (False, False, False)
+        return (False, False, False, False)
     if level == "exact" or not own or not here or not any(c.isalnum() for w in own for c in w):
         return None
     # tests/kg/test_linking_normal.py has it by hand
@@ -87,7 +89,7 @@ def slow_difference(own: list[str], here: list[str], level: str) -> tuple[bool, 
     words = [w for w, out in zip(here, skipped(here), strict=True) if not out]
     if len(words) == 1 and words[0].lower() in FUNCTION_WORDS:
         return None
-    return ("plural" in found, "punctuation" in found, "accents" in found)
+    return tuple(word in found for word in ("plural", "spelling", "punctuation", "accents"))
 
 
 def slow_link(

@@ -96,6 +96,73 @@ def test_other_words_have_another_stem(pair: str) -> None:
     assert stem(one) != stem(other)
 
 
+SPELLINGS = """
+anaemia anemia|leukaemia leukemia|oedema edema|oesophagus esophagus|diarrhoea diarrhea|dyspnoea dyspnea|foetal fetal|faeces feces|
+haemoglobin hemoglobin|tumour tumor|behavioural behavioral|fibre fiber|goitre goiter|centred centered|sulphate sulfate|
+localised localized|hospitalisation hospitalization|paralysed paralyzed|signalling signaling|aluminium aluminum|coeliac celiac|
+phaeochromocytoma pheochromocytoma|caesarean cesarean|melaena melena|mould mold|β-cell beta-cell|γ-globulin gamma-globulin
+"""  # noqa: E501
+OTHER_WORDS = (
+    "four for|hexaene hexene|Loesch Lesch|poem pem|course corse|pour por|AESTR ESTR|toes tes"
+)
+
+
+@pytest.mark.parametrize("pair", SPELLINGS.replace("\n", " ").split("|"))
+def test_british_and_american_spelling_are_one_word(pair: str) -> None:
+    british, american = pair.split()
+    for name, text in ((british, american), (american, british)):
+        assert difference(f"big {name}", f"big {text}") == "spelling"
+        assert difference(f"big {name}", f"big {text}", "normal") is None
+        assert difference(f"big {name}", f"big {text}", english=False) is None
+        assert form_key(name) == form_key(text)
+
+
+@pytest.mark.parametrize("pair", OTHER_WORDS.split("|"))
+def test_words_that_only_look_like_another_spelling(pair: str) -> None:
+    one, other = pair.split()
+    assert difference(f"big {one}", f"big {other}") is None
+
+
+def test_a_plural_in_another_spelling() -> None:
+    assert difference("breast tumor", "breast tumours") == "plural+spelling"
+    assert difference("muscle fibres", "muscle fiber") == "plural+spelling"
+    assert difference("haemorrhage", "Hemorrhages") == "plural+spelling"
+    for word in ("hour", "apnoea", "analysis", "pelvis", "centre", "tumour", "phloem", "labelling"):
+        plural = {"analysis": "analyses"}.get(word, word + ("es" if word == "pelvis" else "s"))
+        assert difference(f"one {word}", f"one {plural}") == "plural", word
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("TNF-alpha", "TNFα", "spelling+punctuation"),
+        ("TNF alpha", "TNF-α", "spelling+punctuation"),
+        ("TNFα", "TNF-alpha", "spelling+punctuation"),
+        ("lambda phage", "λ phage", "spelling"),
+        ("ω-3 fatty acid", "omega-3 fatty acids", "plural+spelling"),
+        ("alpha", "α", None),  # a letter alone is a sign
+        ("beta cell", "α cell", None),
+        ("αβ T cell", "alpha beta T cell", None),
+        ("type 2 diabetes", "type II diabetes", "spelling"),
+        ("factor VIII deficiency", "factor 8 deficiency", "spelling"),
+        ("Gaucher disease, type IIIa", "Gaucher disease type 3A", "spelling+punctuation"),
+        ("stage 19", "stage XIX", "spelling"),
+        ("type 2", "type III", None),
+        ("grade 1", "grade i", "spelling"),
+        ("hepatitis 1", "hepatitis I", None),  # may be a letter
+        ("1", "I", None),
+        ("ECG", "ECGs", "plural"),
+        ("ECG", "ECGS", None),
+        ("CT", "CTs", None),
+        ("NSAID therapy", "NSAIDs therapy", "plural"),
+    ],
+)
+def test_greek_letters_numbers_and_plurals_of_short_forms(
+    name: str, text: str, expected: str | None
+) -> None:
+    assert difference(name, text) == expected
+
+
 @pytest.mark.parametrize(
     ("name", "text", "expected"),
     [

@@ -232,3 +232,63 @@ def test_a_name_that_says_there_is_none_takes_its_rows_along(tmp_path: Path) -> 
         "fields of name that say there is no name (null)": 1,
         "rows of triples with an id that no entity has": 1,
     }
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("files: t.csv", "files: expected a list of names of files"),
+        ("columns: id", "columns: expected a list of names of columns"),
+        ("quotes: maybe", "quotes: expected true or false"),
+        ("delimiter: 3", "delimiter: expected a text"),
+        ('match: {id: "("}', "match: expected columns and their regular expressions"),
+        ("match: [id]", "match: expected columns and their regular expressions"),
+        ("rename: [[a]]", "rename: expected a list of"),
+        ('rename: [["(", b]]', "rename: expected a list of"),
+        ('"null": none', "null: expected a list of texts"),
+        ("where: {active: yes}", "where and unless: active: expected texts, got True. Put words"),
+        ("unless: {active: [[1]]}", "where and unless: active: expected texts"),
+        ("each: [labels]", "each: expected a path of keys"),
+    ],
+)
+def test_a_value_of_another_kind_in_a_preset_is_named(tmp_path: Path, line: str, said: str) -> None:
+    own = tmp_path / "mine.yaml"
+    own.write_text(f'tables:\n- entities: {{id: "{{id}}", name: "{{name}}"}}\n  {line}\n')
+    with pytest.raises(InputError, match=rf"mine\.yaml: tables\[0\]: {said}"):
+        load_preset(str(own))
+
+
+def test_rows_that_conditions_leave_out_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("id,name,status\nA,fever,active\nB,cough,old\nC,pain,old\n")
+    for condition, count in (("where: {status: active}", 2), ("unless: {status: [old]}", 2)):
+        own = tmp_path / "mine.yaml"
+        own.write_text(
+            'tables:\n- files: ["t.csv"]\n  entities: {id: "{id}", name: "{name}"}\n'
+            f"  {condition}\n"
+        )
+        graph = read_tables(tmp_path, preset=str(own))
+        assert graph.ids.to_pylist() == ["A"]
+        left = graph.manifest["left_out"]
+        assert left["rows of t.csv that the preset's conditions leave out"] == count
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"separator": ";"}, "--separator ;: parts the names in columns of --synonyms"),
+        ({"sheet": "Names"}, "--sheet Names: is of .xlsx workbook, and none is read"),
+        ({"entities": ["t.csv"]}, "--entities: names files in a folder"),
+    ],
+)
+def test_options_that_a_table_cannot_use_are_refused(
+    tmp_path: Path, options: dict[str, Any], said: str
+) -> None:
+    (tmp_path / "t.csv").write_text("id,name\nA,fever\n")
+    with pytest.raises(InputError, match=said):
+        read_tables(tmp_path / "t.csv", **options)
+
+
+def test_a_delimiter_is_refused_where_no_table_is_delimited(tmp_path: Path) -> None:
+    (tmp_path / "t.jsonl").write_text('{"id": "A", "name": "fever"}\n')
+    with pytest.raises(InputError, match="--delimiter tab: is of delimited text"):
+        read_tables(tmp_path / "t.jsonl", delimiter="tab")

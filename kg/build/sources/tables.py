@@ -44,6 +44,8 @@ from kg.build.layouts import (
 )
 from kg.build.rows import (
     FORMS,
+    JSON,
+    WORKBOOK,
     Form,
     Problems,
     check_table_encoding,
@@ -138,6 +140,7 @@ class _Table:
     synonyms: tuple[str, ...] = ()
     separator: str = "|"
     used_by_others: set[str] = field(default_factory=set)  # columns, by layouts of the same file
+    is_alone: bool = False  # whether no other layout of the preset reads the file
     _parts: dict[tuple[str, ...], tuple[Part, ...]] = field(default_factory=dict)
 
     @property
@@ -256,12 +259,17 @@ class _Reader:
         """Add what one stage reads of a table."""
         draft, count = self.draft, 0
         heading: dict[str, None] = {}
+        is_first = stage == min(table.stages)
         for where, raw in read_rows(table.path, table.layout.form, draft.problems):
             count += 1
             heading.update(dict.fromkeys(raw))
-            for row in table.layout.prepare(raw):
+            rows = list(table.layout.prepare(raw))
+            for row in rows:
                 self._add_row(where, row, table.parts_of(where, row), stage)
-        if stage == min(table.stages):
+            if is_first and table.is_alone and not table.layout.uses_any(rows):
+                what = "that the preset's conditions leave out"
+                draft.left_out[f"rows of {table.path.name} {what}"] += 1
+        if is_first:
             self._count_unread(table, heading, count)
 
     def _count_unread(self, table: _Table, heading: Iterable[str], count: int) -> None:
@@ -391,7 +399,7 @@ class Cells:
             table, such as names.kind=class; of JSON lines also a path of keys, such as
             name=labels.en.value.
         synonyms: Columns of the entities with further names of theirs, several to a field.
-        separator: What parts the names in a field of --synonyms.
+        separator: What parts the names in a field of --synonyms. Default: |
         delimiter: What parts fields: a character, or tab, comma, semicolon, pipe. Default: what the
             heading has.
         sheet: Sheet of a workbook. Default: the first.
@@ -402,14 +410,19 @@ class Cells:
 
     columns: Sequence[str] = ()
     synonyms: Sequence[str] = ()
-    separator: str = "|"
+    separator: str | None = None
     delimiter: str | None = None
     sheet: str | None = None
     encoding: str = "utf-8"
 
     def __post_init__(self) -> None:
-        if not self.separator:
+        if self.separator == "":
             raise InputError("--separator: expected at least one character")
+        if self.separator is not None and not self.synonyms:
+            raise InputError(
+                f"--separator {self.separator}: parts the names in columns of --synonyms, and none"
+                " is given. Name them, or leave it out; columns are parted by --delimiter."
+            )
         check_table_encoding(self.encoding)
         _parse_columns(self.columns)
 
@@ -458,6 +471,11 @@ def _usual_tables(path: Path, given: TableFiles, cells: Cells, draft: Draft) -> 
     if path.is_dir():
         found, unread = _files_in_folder(path, given.chosen, draft.left_out)
     else:
+        own = [part for part, chosen in given.chosen.items() if chosen is not None]
+        if own:
+            raise InputError(
+                f"--{own[0]}: names files in a folder, and {path} is none. Give the folder."
+            )
         part = "triples" if given.headerless else _part_of_file(path, form, renamed)
         found = {part: [path]}
     if not any(found.values()):
@@ -479,7 +497,7 @@ def _usual_tables(path: Path, given: TableFiles, cells: Cells, draft: Draft) -> 
         layout = Layout((), form=bare if given.headerless and part == "triples" else form)
         synonyms = tuple(cells.synonyms) if part == "entities" else ()
         tables += [
-            _Table(file, layout, part, renamed, synonyms, cells.separator)
+            _Table(file, layout, part, renamed, synonyms, cells.separator or "|")
             for file in found.get(part, [])
         ]
     return tables
@@ -519,6 +537,22 @@ def _check_columns_used(columns: Mapping[str, str], tables: Sequence[_Table]) ->
                 f"--columns {ours}={theirs}: no table was read for {ours} with this column. Columns"
                 f" are {', '.join(headings):.300}; tables read: "
                 f"{', '.join(dict.fromkeys(table.part for table in tables))}."
+            )
+
+
+def _check_cells_used(cells: Cells, tables: Sequence[_Table]) -> None:
+    """Raise InputError for an option of a kind of file that is not among the tables."""
+    kinds = {form_of(table.path) for table in tables}
+    delimited = kinds - {*JSON, WORKBOOK}
+    wanted = (
+        ("sheet", cells.sheet, WORKBOOK in kinds, f"{WORKBOOK} workbook"),
+        ("delimiter", cells.delimiter, bool(delimited), "delimited text (.csv, .tsv, .txt)"),
+    )
+    for option, value, is_used, kind in wanted:
+        if value and not is_used:
+            listed = ", ".join(dict.fromkeys(table.path.name for table in tables))
+            raise InputError(
+                f"--{option} {value}: is of {kind}, and none is read ({listed:.200}). Leave it out."
             )
 
 
@@ -574,7 +608,8 @@ def _preset_tables(path: Path, preset: Preset, left_out: Counter[str]) -> list[_
                 " another name: --columns name=title."
             )
         used = {column for layout in fitting for column in layout.used_columns()}
-        tables += [_Table(file, layout, used_by_others=used) for layout in fitting]
+        alone = len(fitting) == 1 and not is_json(file)
+        tables += [_Table(file, one, used_by_others=used, is_alone=alone) for one in fitting]
         unread += [] if fitting else [file.name]
     if not tables:
         listed = ", ".join(dict.fromkeys(p for one in preset.layouts for p in one.files))
@@ -621,6 +656,7 @@ def _read_usual(
     """The graph of tables of usual names and columns."""
     manifest = {"source": f"tables in {path.name}", "version": origin.version}
     tables = _usual_tables(path, given, cells, draft)
+    _check_cells_used(cells, tables)
     _Reader(draft, True).read(tables)
     _check_columns_used(cells.renamed, tables)
     _check_entities(draft, tables, False)
@@ -640,6 +676,7 @@ def _read_preset(
     draft.missing, draft.repeated = missing or preset.missing, preset.repeated
     manifest = {"source": f"{preset.about}: {path.name}", "version": origin.version}
     tables = _preset_tables(path, preset, draft.left_out)
+    _check_cells_used(cells, tables)
     _Reader(draft, False).read(tables)
     draft.name_relations(preset.relations)
     _check_entities(draft, tables, True)
