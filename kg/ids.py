@@ -15,6 +15,7 @@ A mention of several ids is a mention of each of the entities, at one place.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
@@ -50,6 +51,20 @@ def bare(identifier: str) -> str:
     files write it."""
     head, colon, rest = identifier.strip().partition(":")
     return rest.strip() if colon and head.strip().upper() in BARE else identifier.strip()
+
+
+class BareIds:
+    """The ids of a graph without the name of MeSH, OMIM or UMLS before them, but where two would
+    then be one: OMIM:100 and MESH:100 stay as they are."""
+
+    def __init__(self, ids: Iterable[str]) -> None:
+        counts = Counter(map(bare, ids))
+        self._shared = {identifier for identifier, count in counts.items() if count > 1}
+
+    def of(self, identifier: str) -> str:
+        """What an id is called."""
+        found = bare(identifier)
+        return identifier if found in self._shared else found
 
 
 def is_no_concept(identifier: str) -> bool:

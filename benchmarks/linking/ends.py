@@ -296,7 +296,8 @@ def place_of(start: int, end: int, entity: str | None, dictionary: Dictionary) -
     nothing."""
     if entity is None:
         return Place(start, end, frozenset())
-    return Place(start, end, dictionary.concepts_of([bare(entity)]) or frozenset([entity]))
+    concepts = dictionary.concepts_of([entity]) or dictionary.concepts_of([bare(entity)])
+    return Place(start, end, concepts or frozenset([entity]))
 
 
 def result_of(

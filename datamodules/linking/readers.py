@@ -28,7 +28,7 @@ from kg.build.sources import medic as medic_source
 from kg.build.sources import mesh as mesh_source
 from kg.documents.formats import pubtator_annotations
 from kg.graph import KnowledgeGraph
-from kg.ids import alternatives_of, bare, split_ids
+from kg.ids import BareIds, alternatives_of, bare, split_ids
 
 NO_ID = "mentions without a concept in their source: not linked, spans of detection alone"
 DUPLICATE_ROWS = "dictionary lines left out: the same id and name occur before"
@@ -405,13 +405,14 @@ def terms_dictionary(rows: Iterable[tuple[str, str]], source: str | Path) -> Dic
 
 def graph_dictionary(folder: str | Path, language: str | None = "en") -> Dictionary:
     """The names of one language, or of all (None), of a KnowledgeGraph folder (UMLS, MeSH, …), ids
-    without MESH:, OMIM: or UMLS:.
+    as :class:`kg.ids.BareIds` has them.
 
     A graph that knows alternative ids of its concepts (MEDIC) has them in its manifest.
     """
     graph = KnowledgeGraph.load(folder)
     rows = Rows(None)
     others = alternatives_of(graph)
+    bare = BareIds(graph.ids.to_pylist()).of
     names = graph.preferred_first()
     columns = [names[c].to_pylist() for c in ("id", "name", "language")]
     for identifier, name, spoken in zip(*columns, strict=True):

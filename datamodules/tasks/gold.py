@@ -29,12 +29,12 @@ from datamodules.tasks.linking import Task
 from datamodules.tasks.own import divide_documents, split_files
 from kg.documents.formats import annotated_documents, files_in, with_annotations
 from kg.documents.mentions import Document
-from kg.graph import fingerprint
-from kg.ids import bare, split_ids
+from kg.graph import KnowledgeGraph, fingerprint
+from kg.ids import BareIds, Ids
 
 LOG = logging.getLogger(__name__)
 SPLIT: Literal["test"] = "test"
-READERS = 1  #: raise when the same files become other mentions
+READERS = 2  #: raise when the same files become other mentions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,6 +213,8 @@ def build_gold(gold: Gold, graph: Path, made_of: dict[str, Any], folder: Path) -
         for number, document in enumerate(found):
             found[number], other_types[document.id] = keep_types(document, kinds)
     dictionary = graph_dictionary(graph, language=None)
+    loaded = KnowledgeGraph.load(graph)
+    ids, bare_ids = Ids.from_graph(loaded), BareIds(loaded.ids.to_pylist())
     mentions, texts, without = list[Mention](), dict[str, str](), dict[str, list[tuple[int, int]]]()
     for document in found:
         if document.id in texts:
@@ -221,14 +223,20 @@ def build_gold(gold: Gold, graph: Path, made_of: dict[str, Any], folder: Path) -
                 " of its own."
             )
         texts[document.id] = document.text
-        without[document.id] = [(m.start, m.end) for m in document.unlinked]
+        without[document.id] = list(dict.fromkeys((m.start, m.end) for m in document.unlinked))
+        given = set[tuple[int, int, tuple[str, ...]]]()
         for number, m in enumerate(document.mentions):
-            ids = split_ids(m.entity)
             text = document.text[m.start : m.end]
             if not text.strip():
                 left_out["mentions of blanks"] += 1
                 continue
-            own = [list(dict.fromkeys([one, bare(one)])) for one in ids]
+            resolved = ids.resolve(m.entity)
+            concepts = [*map(bare_ids.of, resolved.entities), *resolved.unknown]
+            if (m.start, m.end, tuple(concepts)) in given:
+                left_out["annotations that are there twice"] += 1
+                continue
+            given.add((m.start, m.end, tuple(concepts)))
+            own = [[concept] for concept in concepts]
             name = f"{document.id}/{number}"
             mentions.append(Mention(name, document.id, m.start, m.end, text, [text], own, m.type))
     if not mentions:

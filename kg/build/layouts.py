@@ -254,7 +254,10 @@ class Layout:
         return used
 
     def uses_any(self, rows: Sequence[Mapping[str, Any]]) -> bool:
-        """Whether a part is read from one of the prepared rows."""
+        """Whether a part is read from one of the prepared rows; of a table that only says which
+        ids become no entity, every row is."""
+        if {part.part for part in self.parts} == {"retired"}:
+            return True
         return any(passes(row, part.where, part.unless) for row in rows for part in self.parts)
 
     def prepare(self, row: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

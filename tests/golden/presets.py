@@ -144,6 +144,9 @@ PRESETS: dict[str, tuple[dict[str, str], str, dict[str, Any]]] = {
             ],
             "source": "HGNC's complete set (hgnc_complete_set.txt): hgnc_complete_set.txt",
             "licence": "not stated",
+            "left_out": {
+                "rows of hgnc_complete_set.txt that the preset's conditions leave out": 1,
+            },
         },
     ),
     "kgx": (
@@ -203,6 +206,9 @@ PRESETS: dict[str, tuple[dict[str, str], str, dict[str, Any]]] = {
             "definitions": [("1-1", "Of gout.")],
             "source": "LOINC's table (LoincTable/Loinc.csv): Loinc.csv",
             "licence": "LOINC licence, https://loinc.org/license",
+            "left_out": {
+                "rows of Loinc.csv that the preset's conditions leave out": 1,
+            },
         },
     ),
     "ncbigene": (
@@ -286,6 +292,8 @@ PRESETS: dict[str, tuple[dict[str, str], str, dict[str, Any]]] = {
             "source": "RxNorm's names (RXNCONSO.RRF, and RXNREL.RRF): rxnorm",
             "licence": "UMLS licence; names of SAB=RXNORM are in the public domain",
             "left_out": {
+                "rows of RXNCONSO.RRF that the preset's conditions leave out": 1,
+                "rows of RXNREL.RRF that the preset's conditions leave out": 2,
                 "rows of names with an id that no entity has": 1,
                 "columns of RXNCONSO.RRF that the preset leaves (TS, LUI, STT, SUI, ISPREF, RXAUI,"
                 " SAUI, SCUI, SDUI, CODE, SRL, CVF)": 12,
@@ -342,6 +350,10 @@ PRESETS: dict[str, tuple[dict[str, str], str, dict[str, Any]]] = {
             "source": "SNOMED CT in RF2 (the folder Snapshot/Terminology): snomed",
             "licence": "SNOMED CT affiliate licence",
             "left_out": {
+                "rows of sct2_Description_Snapshot-en_INT_20260101.txt that the"
+                " preset's conditions leave out": 1,
+                "rows of sct2_Relationship_Snapshot_INT_20260101.txt that the preset's conditions"
+                " leave out": 1,
                 "entities that are no longer active": 1,
                 "rows of names with an id that no entity has": 1,
                 "columns of sct2_Concept_Snapshot_INT_20260101.txt that the preset leaves"
@@ -387,7 +399,10 @@ PRESETS: dict[str, tuple[dict[str, str], str, dict[str, Any]]] = {
             "equivalences": [("X:1", "exactMatch", "Y:1"), ("X:2", "equivalentClass", "Y:1")],
             "source": "mappings in SSSOM (x.sssom.tsv): x.sssom.tsv",
             "licence": "not stated",
-            "left_out": {"further rows of an entity, whose names are synonyms": 2},
+            "left_out": {
+                "rows of x.sssom.tsv that the preset's conditions leave out": 1,
+                "further rows of an entity, whose names are synonyms": 2,
+            },
         },
     ),
     "wikidata": (
