@@ -20,6 +20,7 @@ import textwrap
 import types
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
@@ -116,6 +117,11 @@ def given_options(group: Any) -> dict[str, Any]:
 
 def options_of(function: Callable[..., Any], extra: Sequence[Option] = ()) -> dict[str, Option]:
     """Every option of a command, by name, with its help from the docstrings' Args."""
+    return _read_options(function) | {option.name: option for option in extra}
+
+
+@cache  # a wrong option is looked for in all commands
+def _read_options(function: Callable[..., Any]) -> dict[str, Option]:
     groups = groups_of(function)
     found: dict[str, Option] = {}
     owners: list[Callable[..., Any]] = [function, *groups.values()]
@@ -137,7 +143,7 @@ def options_of(function: Callable[..., Any], extra: Sequence[Option] = ()) -> di
             default = parameter.default
             help = " ".join(told.get(name, "").split())
             found[name] = Option(name, hints[name], default, help, heading)
-    return found | {option.name: option for option in extra}
+    return found
 
 
 def with_options(
