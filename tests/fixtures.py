@@ -123,9 +123,10 @@ def fake_embert(tmp_path_factory: pytest.TempPathFactory) -> embert.Folders:
 
 
 @pytest.fixture(scope="module")
-def runs_of_file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """One place for all runs of a file: making an MLflow store takes as long as a run."""
+def runs_of_file(tmp_path_factory: pytest.TempPathFactory, empty_store: Path) -> Iterator[Path]:
+    """One place for all runs of a file."""
     folder = tmp_path_factory.mktemp("runs")
+    shutil.copyfile(empty_store, folder / "mlflow.db")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("KEPL_RUNS", str(folder / "runs"))
         patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder / 'mlflow.db'}")

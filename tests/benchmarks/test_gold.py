@@ -29,9 +29,7 @@ FORMATS = {"brat": "gold", "pubtator": "gold.pubtator", "bioc": "gold.bioc.xml"}
 
 
 @pytest.fixture
-def graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("KEPL_RUNS", str(tmp_path / "runs"))
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'mlflow.db'}")
+def graph(tmp_path: Path, runs: Path) -> Path:
     return graphs.write(tmp_path / "graph", NAMES)
 
 

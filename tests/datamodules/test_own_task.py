@@ -24,11 +24,7 @@ from tests.fakes import bert, graphs
 NAMES = ["gout", "renal failure", "ataxia"]
 
 
-@pytest.fixture(autouse=True)
-def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("KEPL_RUNS", str(tmp_path / "runs"))
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'mlflow.db'}")
-    return tmp_path / "runs"
+pytestmark = pytest.mark.usefixtures("runs")
 
 
 def notes(count: int, seed: int = 0, typed: bool = True) -> list[dict[str, Any]]:

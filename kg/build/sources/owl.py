@@ -17,6 +17,7 @@ files, `robot convert --input x.owl --output x.obo` makes what the source obo re
 from __future__ import annotations
 
 import logging
+import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -47,6 +48,8 @@ SYNONYMS = {
 }
 DEFINITIONS = (OBO.IAO_0000115, SKOS.definition)
 SAME = (SKOS.exactMatch, OWL.equivalentClass, OIO.hasDbXref)
+#: A declaration of an entity that uses another one.
+NESTED = re.compile(rb"""<!ENTITY\s+(\S+)\s+(?:"[^"]*&\w[^"]*"|'[^']*&\w[^']*')""")
 ROBOT = "Convert it: robot convert --input x.owl --output x.obo; the source obo reads that."
 
 
@@ -56,6 +59,13 @@ def _parse(path: Path) -> Graph:
     if syntax is None:
         raise InputError(f"{path}: expected one of {', '.join(SYNTAXES)} (.gz too). {ROBOT}")
     content = read_bytes(path)
+    nested = NESTED.search(content) if syntax == "xml" else None
+    if nested is not None:  # rdflib takes minutes for what expat then refuses
+        name = nested[1].decode("utf-8", "replace")
+        raise InputError(
+            f"{path}: the entity {name:.40} consists of other entities, which may grow without end."
+            f" Write its text out. {ROBOT}"
+        )
     logging.getLogger("rdflib.term").setLevel(logging.ERROR)  # of odd literals
     graph = Graph()
     try:
