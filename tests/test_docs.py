@@ -73,6 +73,7 @@ def settings(verb: str, words: list[str]) -> set[str]:
     }
 
 
+@pytest.mark.slow
 def test_the_pages_build_without_a_warning(tmp_path: Path) -> None:
     """Links that lead nowhere, pages that no other leads to, and headings out of order are
     warnings."""

@@ -64,8 +64,15 @@ def wait_for(what: Iterator[bool]) -> None:
         time.sleep(0.02)
 
 
-@pytest.mark.parametrize(("number", "code", "word"), SIGNALS)
-@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize(
+    ("workers", "number", "code", "word"),
+    [
+        ("1", *SIGNALS[0]),
+        ("2", *SIGNALS[1]),
+        pytest.param("1", *SIGNALS[1], marks=pytest.mark.slow),
+        pytest.param("2", *SIGNALS[0], marks=pytest.mark.slow),
+    ],
+)
 def test_files_resume(place: Path, number: int, code: int, word: str, workers: str) -> None:
     output = place / f"{word}{workers}.jsonl"
     words = ["link", "--graph", "graph", "--input", "t.jsonl", "--output", output.name]

@@ -78,7 +78,13 @@ def score_by_hand(records: list[dict[str, object]], graph: Path) -> dict[str, fl
     }
 
 
-@pytest.mark.parametrize(("form", "seed"), list(itertools.product(FORMATS, (0, 1, 2))))
+@pytest.mark.parametrize(
+    ("form", "seed"),
+    [
+        pytest.param(form, seed, marks=[pytest.mark.slow] if seed else [])
+        for form, seed in itertools.product(FORMATS, (0, 1, 2))
+    ],
+)
 def test_an_independent_script_has_the_same_scores(
     form: str, seed: int, graph: Path, tmp_path: Path
 ) -> None:

@@ -74,7 +74,11 @@ def test_thresholds_are_chosen_by_scores_alone_and_ties_are_kept_together() -> N
     assert p.count_answers(tied, 1.0).kept == 3
 
 
-@pytest.mark.parametrize("shared", [False, True], ids=["independent", "by document"])
+@pytest.mark.parametrize(
+    "shared",
+    [pytest.param(False, marks=pytest.mark.slow), True],
+    ids=["independent", "by document"],
+)
 def test_the_promised_confidence_holds(shared: bool) -> None:
     """True precision rises with the score; how often the chosen threshold's is below the target."""
     random = np.random.default_rng(0)

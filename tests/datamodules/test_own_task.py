@@ -159,7 +159,7 @@ def test_files_of_several_kinds_are_refused(tmp_path: Path) -> None:
         save(tmp_path / "d")
 
 
-@pytest.mark.parametrize("kind", ["relation", "ranking"])
+@pytest.mark.parametrize("kind", [pytest.param("relation", marks=pytest.mark.slow), "ranking"])
 def test_other_kinds_are_fine_tuned(
     kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
