@@ -59,14 +59,20 @@ class Finetune(SeedTraining):
                 else "TASK is missing: a task (kepl tasks), or --data with --name for one's own"
             )
         if not self.name:
+            if self.data_format is not None:
+                raise InputError(
+                    f"--data-format {self.data_format}: is of one's own annotated texts, --data"
+                    " with --name; a published task has a format of its own. Leave it out."
+                )
             return self
         if self.files.data is None:
             raise InputError(f"--name {self.name}: expected --data, the files of one's own data")
         from datamodules.tasks.own import save_own_task
         from datamodules.tasks.prepare import all_tasks
 
-        save_own_task(self.name, self.files.data, list(all_tasks()), self.fresh)
-        return replace(self, task=self.name, name=None, files=Files())
+        reserved = list(all_tasks())
+        save_own_task(self.name, self.files.data, reserved, self.fresh, self.data_format)
+        return replace(self, task=self.name, name=None, data_format=None, files=Files())
 
     def show(self, results: list[Result]) -> str:
         from benchmarks.finetune import format_scores

@@ -286,7 +286,9 @@ def train(cli: FinetuneCLI) -> dict[str, Any]:
     if newest:
         LOG.info(f"resuming from {newest}")
     fit(trainer, cli.model, data, newest)
-    if trainer.current_epoch < (trainer.max_epochs or 0):
+    if 0 < trainer.max_steps <= trainer.global_step:
+        LOG.info(f"ended after {trainer.global_step:,} steps (trainer.max_steps)")
+    elif trainer.current_epoch < (trainer.max_epochs or 0):
         LOG.info(
             f"ended after {trainer.current_epoch} of {trainer.max_epochs} epochs: no higher score"
             f" on {data.selected_on} for {cli.config.patience} epochs (patience in the YAML)"

@@ -79,6 +79,7 @@ class SeedTraining:
     Args:
         task: Task (kepl tasks lists them).
         name: Name of one's own task, made of the files in --data.
+        data_format: Format of one's own annotated texts. Default: by the files' names.
         model: Encoder. Default: minilm for English, zh (a small Chinese BERT) for Chinese; it is
             pre-trained first where that is missing.
         seeds: How many seeds (3), or which ones (0,7). Default: 1; of the paper's profile 5.
@@ -94,6 +95,7 @@ class SeedTraining:
 
     task: str = ""
     name: str | None = None
+    data_format: str | None = None
     model: str | None = None
     seeds: str | None = None
     ckpt: str | None = None

@@ -256,7 +256,9 @@ def scored(
         extra = {"precision": both / max(found, 1), "recall": both / max(there, 1)}
         for t in labels if len(labels) > 1 else []:
             of = [[[s for s in spans if s[2] == t] for spans in side] for side in (predicted, gold)]
-            extra[f"f1_{t}"] = score(span_tallies(*of))
+            of_type = span_tallies(*of)
+            if of_type.sum():  # a type that is neither there nor predicted has no score
+                extra[f"f1_{t}"] = score(of_type)
     elif kind == "ranking":
         tallies["acc1"] = acc1_tallies(predicted, [g == ["1"] for g in gold], question)[1]
         extra["questions_without_right_answer"] = float(
@@ -273,7 +275,9 @@ def scored(
         elif positive is not None:
             tallies["f1"] = label_tallies(predicted, gold, [positive])
         classes = [label_tallies(predicted, gold, [c]).sum(0) for c in counted]
-        extra["macro_f1"] = float(np.mean([f1_of(c) for c in classes]))
+        # a class that is neither there nor predicted has no score, as in scikit-learn
+        there = [f1_of(c) for c in classes if c.sum()]
+        extra["macro_f1"] = float(np.mean(there)) if there else 0.0
     return {k: score(t) for k, t in tallies.items()} | {
         k: float(v) for k, v in extra.items()
     }, tallies

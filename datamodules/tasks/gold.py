@@ -179,12 +179,6 @@ def divide(gold: Gold, documents: Sequence[Document]) -> dict[str, str]:
     for part, own in files.items():
         for document in annotated_documents(own, gold.gold_format, Counter(), roots):
             read[document.id] = part
-    unnamed = [document.id for document in documents if document.id not in read]
-    if unnamed:
-        raise InputError(
-            f"{gold.gold[0]}: document {unnamed[0]!r} is in a file whose name begins with none of"
-            " train, dev, test. Rename the file, or take it away."
-        )
     return read
 
 

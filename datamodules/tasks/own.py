@@ -33,6 +33,7 @@ from datamodules.tasks import TASK, Pair, Relation, Tagged, overlapping, save_ta
 from datamodules.tasks.definition import SUITE_OWN as SUITE
 from datamodules.tasks.definition import Definition, own_folder
 from datamodules.tasks.selection import document_hash
+from kg.documents.annotations import UNTYPED
 from kg.documents.formats import annotated_documents, files_in, with_annotations
 from kg.documents.mentions import Document
 
@@ -66,9 +67,13 @@ LINES = {
     "relation": ("head", "tail", "text", "label"),
     "ranking": ("question", "answer", "label"),
 }
-SPLIT_NAMES = {"train": ("train",), "dev": ("dev", "valid"), "test": ("test",)}
+#: words in names of files and folders that say which part they are
+SPLIT_NAMES = {
+    "train": {"train", "training", "trainset", "trainingset"},
+    "dev": {"dev", "devel", "develop", "development", "devset", "val", "valid", "validation"},
+    "test": {"test", "testing", "testset"},
+}
 TEST, DEV = 0.2, 0.1  #: shares of the documents where the data are not divided
-UNTYPED = "Entity"
 
 
 def own_task(name: str) -> Definition | None:
@@ -93,12 +98,20 @@ def _no_files(paths: Sequence[Path], split: str, found: Counter[str]) -> list[An
     raise InputError(f"{split}: one's own task has no files to read again; it is in runs/data/own")
 
 
-def save_own_task(name: str, data: Path, reserved: Sequence[str], fresh: bool = False) -> Path:
+def save_own_task(
+    name: str,
+    data: Path,
+    reserved: Sequence[str],
+    fresh: bool = False,
+    format: str | None = None,
+) -> Path:
     """Make a task of the files in `data`; kept when they are the same. Returns its folder.
 
     reserved: names that other tasks have. fresh: replace a task that was made of other files.
-    Raises InputError for such a name, for a task of the name from other files, for files without an
-    annotation, and as :func:`datamodules.tasks.save_task`.
+    format: that of annotated texts; by default by their names.
+
+    Raises InputError for such a name, for a task of the name from other files, for files
+    without an annotation, and as :func:`datamodules.tasks.save_task`.
     """
     check_new_name(name, reserved)
     if not data.exists():
@@ -106,14 +119,18 @@ def save_own_task(name: str, data: Path, reserved: Sequence[str], fresh: bool = 
     files = split_files(data)
     inputs = {str(p): sha256(p) for own in files.values() for p in with_annotations(own)}
     made_of = {"name": name, "suite": SUITE, "readers": READERS, "inputs": inputs}
+    made_of |= {"read_as": format} if format else {}
     out = own_folder(name)
     if TASK.is_kept(out, made_of, quiet=True):
         return out
     if has_manifest(out):
         check_replaced(name, list(map(str, inputs)), fresh)
     left_out = Counter[str]()
-    lines = kind_of_files([path for own in files.values() for path in own], data)
-    splits = {split: read_examples(own, data, lines, left_out) for split, own in files.items()}
+    every = [path for own in files.values() for path in own]
+    lines = None if format else kind_of_files(every, data)
+    splits = {
+        split: read_examples(own, data, lines, left_out, format) for split, own in files.items()
+    }
     if set(splits) == {"train"}:
         splits = divide_documents(splits["train"])
     examples = [example for own in splits.values() for example in own]
@@ -124,8 +141,15 @@ def save_own_task(name: str, data: Path, reserved: Sequence[str], fresh: bool = 
         if not any(example.entities for example in splits.get("train", ())):
             raise InputError(
                 f"{data}: no annotated entity in the training part. Expected brat, CoNLL, DocBin,"
-                f" PubTator, BioC or JSON lines with mentions; or {expected_lines()}."
+                f" PubTator, BioC or JSON lines with mentions; or {expected_lines()}. Files of"
+                " another name: --data-format conll."
             )
+    if kind == "ranking" and len({example.label for example in splits["train"]}) < 2:
+        label = splits["train"][0].label
+        raise InputError(
+            f"{data}: every answer of the training part has the label {label}; expected right ones"
+            " (1) and wrong ones (0)"
+        )
     negative = negative_label(examples) if kind == "relation" else None
     scored = "test" if "test" in splits else "dev"
     notes = [f"left out: {count:,} {what}" for what, count in (+left_out).items()]
@@ -173,6 +197,16 @@ def report_task(manifest: dict[str, Any]) -> None:
     )
     if negative is not None:
         LOG.info(f"{name}: {negative} is the class that micro F1 leaves out")
+        others = [one for one in manifest["labels"] if one.casefold() in NEGATIVES]
+        if len(others) > 1:
+            LOG.warning(
+                f"{name}: {' and '.join(others)} are both labels of no relation; the others than"
+                f" {negative} are scored as relations. Give them one label."
+            )
+    if len(manifest["labels"]) == 1 and manifest["kind"] in ("pair", "relation", "ranking"):
+        LOG.warning(
+            f"{name}: every label is {manifest['labels'][0]}; there is nothing to tell apart"
+        )
     warnings = [f"{count:,} in {what}" for what, count in manifest["warnings"].items()]
     for line in [*manifest["notes"], *warnings]:
         LOG.info(f"{name}: {line}")
@@ -195,29 +229,64 @@ def check_replaced(name: str, inputs: Sequence[str], fresh: bool) -> None:
 
 
 def split_files(data: Path) -> dict[str, list[Path]]:
-    """{split: its files}; all are train's where no name says otherwise."""
+    """{split: its files}; all are train's where no name has the word train.
+
+    Raises InputError where some names say a part and others do not, and where the names of all say
+    parts, and none is train.
+    """
     if data.is_file():
         return {"train": [data.resolve()]}
-    found: dict[str, list[Path]] = {}
-    for place in sorted(data.iterdir()):
-        name = place.name.lower()
-        for split, words in SPLIT_NAMES.items():
-            if name.startswith(words):
-                files = files_in([place], Counter()) if place.is_dir() else [place]
-                found.setdefault(split, []).extend(path.resolve() for path in files)
-    if "train" not in found:
-        return {"train": [path.resolve() for path in files_in([data], Counter())]}
-    return found
+    left_out = Counter[str]()
+    every = [path.resolve() for path in files_in([data], left_out)]
+    found: dict[str | None, list[Path]] = {}
+    for path in every:
+        top = path.relative_to(data.resolve()).parts[0]
+        found.setdefault(part_of_name(top), []).append(path)
+    unnamed = found.pop(None, [])
+    if "train" in found and unnamed:
+        raise InputError(
+            f"{unnamed[0]}: its name says none of train, dev and test, and that of"
+            f" {found['train'][0].name} does. Rename the files, or take"
+            f" {'this one' if len(unnamed) == 1 else f'these {len(unnamed):,}'} away."
+        )
+    if "train" in found or not every:
+        return {str(split): own for split, own in found.items()}
+    if found and not unnamed:
+        raise InputError(
+            f"{data}: files of {' and '.join(map(str, sorted(found)))}, none of train"  # type: ignore[type-var]
+            f" ({every[0].name}). Name one train, or give a folder without these words."
+        )
+    return {"train": every}
+
+
+def part_of_name(name: str) -> str | None:
+    """The part that a file or folder is by its name: the only one whose words it has."""
+    cut = re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name)  # NCBITestSet
+    words = set(re.split(r"[^a-z]+", cut.lower()))
+    parts = [split for split, own in SPLIT_NAMES.items() if own & words]
+    return parts[0] if len(parts) == 1 else None
 
 
 def read_examples(
-    files: Sequence[Path], data: Path, kind: str | None, left_out: Counter[str]
+    files: Sequence[Path],
+    data: Path,
+    kind: str | None,
+    left_out: Counter[str],
+    format: str | None = None,
 ) -> list[Any]:
     """Examples of some files: lines of a kind, or annotated texts (None)."""
     if kind is not None:
         return [example for path in files for example in read_lines(path, kind)]
     roots = [data] if data.is_dir() else []
-    return [tag(document) for document in annotated_documents(files, None, left_out, roots)]
+    found: dict[str, Document] = {}
+    for document in annotated_documents(files, format, left_out, roots):
+        if document.id in found:
+            raise InputError(
+                f"{document.where}: a second document has the id {document.id!r}; the first is"
+                f" {found[document.id].where}. Give each one of its own."
+            )
+        found[document.id] = document
+    return [tag(document) for document in found.values()]
 
 
 def kind_of_files(files: Sequence[Path], data: Path) -> str | None:

@@ -5,10 +5,11 @@ PubAnnotation, tables.
                     (Reference T1 HP:0001166), A lines (Negated T1); several places of one mention
                     are taken from the first to the last character
     CoNLL           a token and its tag on each line, tabs or blanks between them (of more columns
-                    the first and the last), blank lines between sentences; "-DOCSTART-" or "# id ="
-                    begins a document; tags are BIO, BIOES, BILOU or plain types. The text is made:
-                    one blank between tokens, a line end between sentences
-    DocBin          what spaCy saves (.spacy): doc.ents, their labels and kb_ids
+                    the first and the last; tags first, and a first column of numbers, are
+                    noticed), blank lines between sentences; "-DOCSTART-" or "# id =" begins a
+                    document; tags are BIO, BIOES, BILOU, with types or without, or plain types.
+                    The text is made: one blank between tokens, a line end between sentences
+    DocBin          what spaCy saves (.spacy): doc.ents and doc.spans, their labels and kb_ids
     PubAnnotation   JSON with `text` and `denotations`; an entity is an attribute `Normalization`,
                     or the denotation's `obj` where that is an id with a colon
     table           CSV, TSV or Parquet with a row a document; columns id and text, or as named
@@ -22,9 +23,10 @@ from __future__ import annotations
 import csv
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from core.files import (
     InputError,
@@ -71,7 +73,7 @@ ATTRIBUTE = re.compile(rf"A\S*\t((?i:{'|'.join(ATTRIBUTES)})) (T\S+)")
 #: columns that a table's ids and texts may have, where none is named
 ID_COLUMNS, TEXT_COLUMNS = ("id", "_id", "pmid", "note_id", "doc_id"), ("text", "note", "note_text")
 #: an entity's tag in front of its type, of BIOES and BILOU as in BIO
-BEGINS, INSIDE, TAG = "BSU", "IELM", re.compile(r"([BIOESLUM])[-_](.+)")
+BEGINS, INSIDE, ENDS, TAG = "BSU", "IELM", "ESLU", re.compile(r"([BIOESLUM])[-_](.+)")
 
 
 def make_document(
@@ -200,12 +202,14 @@ def conll_documents(
     used: bool = True,
     layout: Layout = BY_LINE,
 ) -> Iterator[Document]:
-    """Documents of tokens with tags. A file without marks of documents is one for each sentence.
+    """Documents of tokens with tags, in the columns and the scheme that :class:`_Columns` finds. A
+    file without marks of documents is one for each sentence.
 
-    Raises InputError for a line without a tag.
+    Raises InputError for a line without a tag, and for the number 0 as a tag.
     """
     left_out = Counter() if left_out is None else left_out
     stem = layout.name_file(Path(path))
+    form = _Columns.of([columns for _, _, columns in islice(_rows(path, encoding), PEEKED)])
     sentences: list[list[tuple[str, str]]] = [[]]
     first_lines: list[int] = []  # of the sentences that have a token
     name, begun, marked, count = "", 1, False, 0
@@ -221,28 +225,104 @@ def conll_documents(
                 own = name or f"{stem}:{count}"
                 yield make_document(own, text, mentions, f"{path}:{line}", left_out)
 
-    for number, line in lines(path, encoding):
-        named = re.fullmatch(r"#\s*(?:newdoc )?id\s*=\s*(.+)", line.strip())
-        if named or line.startswith("-DOCSTART-"):
-            yield from finish(name, begun)
-            sentences, name, begun, marked = [[]], named[1] if named else "", number, True
-            first_lines = []
+    for number, line, columns in _rows(path, encoding, with_others=True):
+        if columns:
+            first_lines += [] if sentences[-1] else [number]
+            sentences[-1].append(form.token(f"{path}:{number}", line, columns))
         elif not line.strip():
             sentences.append([])
-        elif not line.startswith("# "):
-            columns = line.split("\t") if "\t" in line else line.split()
-            if len(columns) < 2:
-                raise InputError(
-                    f"{path}:{number}: expected a token and its tag, got {excerpt(line)}. Put a tab"
-                    " between them."
-                )
-            if columns[-1].strip() in ("B-", "I-"):
-                raise InputError(
-                    f"{path}:{number}: expected a type behind {columns[-1].strip()}. Fix the tag."
-                )
-            first_lines += [] if sentences[-1] else [number]
-            sentences[-1].append((columns[0], columns[-1].strip()))
+        else:
+            yield from finish(name, begun)
+            named = NAMED.fullmatch(line.strip())
+            sentences, name, begun, marked = [[]], named[1] if named else "", number, True
+            first_lines = []
     yield from finish(name, begun)
+
+
+NAMED = re.compile(r"#\s*(?:newdoc )?id\s*=\s*(.+)")  #: a line that names a document
+PEEKED = 2000  #: tokens by which the columns of a file are known
+
+
+def _rows(
+    path: Source, encoding: str, with_others: bool = False
+) -> Iterator[tuple[int, str, list[str]]]:
+    """(number, line, columns) of the lines with tokens; with_others: of those that end a sentence
+    or begin a document, too, without columns."""
+    for number, line in lines(path, encoding):
+        is_mark = NAMED.fullmatch(line.strip()) or line.startswith("-DOCSTART-")
+        if is_mark or not line.strip():
+            if with_others:
+                yield number, line, []
+        elif not line.startswith("# "):
+            yield number, line, line.split("\t") if "\t" in line else line.split()
+
+
+class _Columns(NamedTuple):
+    """Where a file of tokens has its words and its tags, and how the tags are written.
+
+    bare: whether the tags are B, I, O alone, without types. lower: whether they are in lower case.
+    ended: whether a tab ends each line.
+    """
+
+    word: int = 0
+    tag: int = -1
+    bare: bool = False
+    lower: bool = False
+    ended: bool = False
+
+    @classmethod
+    def of(cls, rows: Sequence[list[str]]) -> _Columns:
+        """The columns of a file by its first rows: words first and tags last, but where the first
+        column has tags and the last has none, or where the first one numbers the words."""
+        ended = bool(rows) and all(len(row) > 2 and not row[-1].strip() for row in rows)
+        own = [row[:-1] if ended else row for row in rows]
+        own = [row for row in own if len(row) > 1]
+        first, last = ({row[place].strip() for row in own} for place in (0, -1))
+        word, tag = 0, -1
+        if own and _are_tags(first) and not _are_tags(last):
+            word, tag = 1, 0
+        elif own and all(len(row) > 2 for row in own) and "1" in first and _are_numbers(first):
+            word = 1
+        tags = first if tag == 0 else last
+        lower = "o" in tags and not any(one[:1].isupper() for one in tags)
+        bare = {one.upper() for one in tags} <= BARE_TAGS and bool({"B", "I"} & tags)
+        return cls(word, tag, bare, lower, ended)
+
+    def token(self, where: str, line: str, columns: list[str]) -> tuple[str, str]:
+        """(word, tag) of a line. Raises InputError for one without a tag."""
+        if self.ended:
+            columns = columns[:-1]
+        tag = columns[self.tag].strip() if len(columns) > 1 else ""
+        if self.lower:
+            tag = tag[:1].upper() + tag[1:]
+        if not tag:
+            raise InputError(
+                f"{where}: expected a token and its tag, got {excerpt(line)}. Put a tab between"
+                " them."
+            )
+        if tag == "0":
+            raise InputError(f"{where}: the tag 0; expected the letter O where there is no entity.")
+        if tag in ("B-", "I-"):
+            raise InputError(f"{where}: expected a type behind {tag}. Fix the tag.")
+        if self.bare and tag in BARE_TAGS - {"O"}:
+            tag = f"{tag}-{UNTYPED}"
+        return columns[self.word], tag
+
+
+BARE_TAGS = frozenset("BIOESLU")  #: tags of entities that have no type
+UNTYPED = "Entity"  #: the type of an entity without one
+
+
+def _are_tags(values: set[str]) -> bool:
+    """Whether all values of a column are tags such as B-Disease and O."""
+    return any(TAG.fullmatch(one) for one in values) and all(
+        one == "O" or TAG.fullmatch(one) for one in values
+    )
+
+
+def _are_numbers(values: set[str]) -> bool:
+    """Whether a column numbers the words of each sentence, as CoNLL-U does: 1, 2-3, 2.1."""
+    return all(re.fullmatch(r"\d+(?:[-.]\d+)?", one) for one in values)
 
 
 def _joined(sentences: list[list[tuple[str, str]]]) -> tuple[str, list[Mention]]:
@@ -265,6 +345,9 @@ def _joined(sentences: list[list[tuple[str, str]]]) -> tuple[str, list[Mention]]
                 open_ = start, kind
             text += (" " if start > len(text) else "") + token
             end = len(text)
+            if open_ is not None and shape and place in ENDS:
+                mentions.append(Mention(open_[0], end, "", 1.0, open_[1]))
+                open_ = None
         if open_ is not None:
             mentions.append(Mention(open_[0], end, "", 1.0, open_[1]))
     return text, mentions
@@ -317,7 +400,9 @@ def docbin_documents(
         reason = str(error).splitlines()[0] if str(error) else repr(error)
         raise InputError(f"{path}: not a DocBin of spaCy ({reason})") from error
     for number, doc in enumerate(docs, start=1):
-        found = [Mention(e.start_char, e.end_char, e.kb_id_, 1.0, e.label_) for e in doc.ents]
+        spans = [*doc.ents, *(span for group in doc.spans.values() for span in group)]
+        every = [Mention(e.start_char, e.end_char, e.kb_id_, 1.0, e.label_) for e in spans]
+        found = list(dict.fromkeys(every))
         name = str(doc.user_data.get("id") or f"{stem}:{number}")
         yield make_document(name, doc.text, found, f"{path}: document {number}", left_out)
 

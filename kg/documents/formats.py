@@ -129,11 +129,13 @@ def _json_document(
     """A document of an object. Raises InputError where id or text are missing."""
     if "id" not in record and ("documents" in record or "PubTator3" in record):
         raise InputError(
-            f"{where}: this is BioC in JSON. Give --format biocjson, or put bioc into the"
-            " file's name."
+            f"{where}: this is BioC in JSON. Give {FORMAT_OPTION} biocjson, or put bioc into"
+            " the file's name."
         )
     if "denotations" in record and "mentions" not in record:
-        raise InputError(f"{where}: this is PubAnnotation's JSON. Give --format pubannotation.")
+        raise InputError(
+            f"{where}: this is PubAnnotation's JSON. Give {FORMAT_OPTION} pubannotation."
+        )
     ids = (layout.id_field,) if layout.id_field else ("id", "_id", "pmid")
     name = _first(record, *ids)
     if type(name) not in (str, int) or name == "":
@@ -160,6 +162,8 @@ def _json_document(
     return Document(str(name), text, linked, where, unlinked)
 
 
+#: the option that names a format, as commands have it
+FORMAT_OPTION = "--format (of annotated texts --gold-format, --linking-format or --data-format)"
 #: keys of a mention in JSON
 READ_OF_MENTIONS = {
     *("start", "end", "start_offset", "end_offset", "entity", "link_id", "type", "score"),
@@ -503,6 +507,9 @@ _ENDINGS = {
     ".conllu": "conll",
     ".bio": "conll",
     ".iob": "conll",
+    ".iob2": "conll",
+    ".bioes": "conll",
+    ".bilou": "conll",
     ".spacy": "docbin",
     ".xmi": "xmi",
     ".ann": "brat",
@@ -513,12 +520,10 @@ def _ending(path: Path) -> str:
     return Path(unpacked_name(path).lower()).suffix
 
 
-def _is_array(path: Path) -> bool:
-    """Whether a JSON file is an array of documents instead of a document a line."""
-    if not path.is_file():
-        return False
+def _beginning(path: Path) -> bytes:
+    """The first bytes of a file, unpacked."""
     with opened(path) as handle:
-        return handle.read(64).lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"["
+        return handle.read(1 << 16)
 
 
 def default_document(
@@ -558,11 +563,17 @@ def format_of(path: str | Path | Span) -> str:
         return "bioc" if ending == ".xml" else "biocjson"
     if "pubtator" in name and ending not in (".jsonl", ".ndjson", ".json", ".xml"):
         return "pubtator"
-    if ending == ".json" and _is_array(path):
-        return "json"
+    if ending == ".json" and path.is_file():
+        head = _beginning(path)
+        if b'"denotations"' in head:
+            return "pubannotation"
+        if b'"passages"' in head and (b'"documents"' in head or b'"PubTator3"' in head):
+            return "biocjson"
+        if head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"[":
+            return "json"
     if ending not in _ENDINGS:
         raise InputError(
-            f"{path}: cannot tell the format from this name. Give --format: one of"
+            f"{path}: cannot tell the format from this name. Give {FORMAT_OPTION}: one of"
             f" {', '.join(FORMATS)}."
         )
     return _ENDINGS[ending]
@@ -880,6 +891,13 @@ def annotated_documents(
     roots: the folders that were given, in which ids are paths. left_out: annotations without an
     entity are kept, and so not in it. Raises InputError as :func:`documents`.
     """
+    for path in files:
+        if (format or _ENDINGS.get(_ending(path))) == "table":
+            raise InputError(
+                f"{path}: a table of texts holds no annotations. Expected brat, PubTator, BioC,"
+                f" JSON lines, CoNLL, DocBin or PubAnnotation; CoNLL of this name: {FORMAT_OPTION}"
+                " conll"
+            )
     beside = [path for path in files if path.with_suffix(".ann").is_file()]
     form = format or ("brat" if any(path.suffix == ".txt" for path in beside) else None)
     chosen = list(files)

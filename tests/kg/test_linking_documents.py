@@ -220,7 +220,7 @@ BAD = {
     "bioc as lines": (
         "x.json",
         '{"documents": []}',
-        r"x\.json:1: this is BioC in JSON\. Give --format biocjson",
+        r"x\.json:1: this is BioC in JSON\. Give --format .* biocjson",
     ),
     "few columns": (
         "x.pubtator",
