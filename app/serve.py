@@ -352,6 +352,9 @@ def create_app(
     )
     app.get("/health", response_model=Health)(service.health)
     app.get("/metrics")(service.metrics)
+    # what watches over a server asks for the head alone
+    for path, answer in (("/", show_page), ("/health", service.health)):
+        app.add_api_route(path, answer, methods=["HEAD"], include_in_schema=False)
     app.get("/", include_in_schema=False)(show_page)
     app.get("/page/{name}", include_in_schema=False)(show_part)
     app.add_exception_handler(StarletteHTTPException, report_http_error)
@@ -387,6 +390,9 @@ async def report_invalid_request(request: Request, error: Any) -> JSONResponse:
     first = error.errors()[0]
     place = ".".join(str(part) for part in first["loc"] if part not in ("body", "query"))
     takes_texts = request.url.path in ("/link", "/predict")
+    kind = request.headers.get("content-type", "none")
+    if takes_texts and "json" not in kind.lower():
+        return refused(415, f"expected the header Content-Type: application/json, got {kind:.80}")
     wanted = '; expected {"texts": ["…"]}' if takes_texts else ""
     return refused(422, f"{place + ': ' if place else ''}{first['msg']}{wanted}")
 

@@ -63,7 +63,7 @@ from inference.options import (
     checked_texts,
 )
 from inference.results import Mentions
-from kg.graph import KnowledgeGraph, fingerprint
+from kg.graph import KnowledgeGraph, fingerprint, split_types
 from kg.linking.composites import parts_of, widen
 from kg.linking.homonyms import Homonyms, graph_descriptions
 from kg.linking.normal import comparable
@@ -143,6 +143,11 @@ class Steps(NamedTuple):
     detect: str
     candidates: str | None
     rerank: str | None
+
+    def __str__(self) -> str:
+        """The chain as it is written with one blank between its words."""
+        detect = " + ".join(self.detectors)
+        return " > ".join(step for step in (detect, self.candidates, self.rerank) if step)
 
     @property
     def detectors(self) -> list[str]:
@@ -238,7 +243,7 @@ class Pipeline:
             )
         self.steps, self.nil, self.top = steps_of(chain), nil, top
         self.options, self._given = LinkerOptions(**options), options
-        self.chain, self.work = chain, work or Work()
+        self.chain, self.work = str(self.steps), work or Work()
         self.matching = matching or Matching()
         self.identities: dict[str, str] = {}
         self.models: list[dict[str, Any]] = []  # settings of the steps that are models, in order
@@ -259,7 +264,8 @@ class Pipeline:
             zip(self.graph.ids.to_pylist(), self.graph.entities["name"].to_pylist(), strict=True)
         )
         self.only = frozenset(map(str.casefold, [types] if isinstance(types, str) else types))
-        known = sorted({*self.types.values()} - {""})
+        several = {one.strip() for kind in {*self.types.values()} for one in kind.split("|")}
+        known = sorted(several - {""})
         if unknown := (
             sorted(self.only - set(map(str.casefold, known)))
             if self.steps.detect == DICTIONARY
@@ -467,7 +473,7 @@ class Pipeline:
             some = asked[begin : begin + AT_ONCE]
             for one, ranking in zip(some, self._ranked(passages, some), strict=True):
                 linked = self._linked(texts[one.text], one, ranking[: self.top])
-                if not self.only or (linked.type or "").casefold() in self.only:
+                if not self.only or self.only & split_types(linked.type or ""):
                     found[one.text].append(linked)
         if self.negation:
             pairs = zip(passages, found, strict=True)

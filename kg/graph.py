@@ -71,6 +71,11 @@ KINDS = (
 )
 
 
+def split_types(types: str) -> frozenset[str]:
+    """The types of an entity or a mention that has several, `Finding|Disease`, in lower case."""
+    return frozenset(one.strip().casefold() for one in types.split("|"))
+
+
 def place_of_kind(kind: str) -> int:
     """The place of a kind of names in KINDS, in whatever case; behind them for any other."""
     kind = kind.lower()

@@ -61,7 +61,7 @@ class BareIds:
         counts = Counter(map(bare, ids))
         self._shared = {identifier for identifier, count in counts.items() if count > 1}
 
-    def of(self, identifier: str) -> str:
+    def shorten(self, identifier: str) -> str:
         """What an id is called."""
         found = bare(identifier)
         return identifier if found in self._shared else found

@@ -61,7 +61,7 @@ from datamodules.tasks import load_task
 from datamodules.tasks.definition import own_folder, own_names
 from datamodules.tasks.gold import Gold, definition_of
 from datamodules.tasks.linking import END_TO_END, linking_task
-from inference.chain import Linked, Pipeline
+from inference.chain import Linked, Pipeline, steps_of
 from inference.options import LinkerOptions, Matching, Work
 from kg.graph import GRAPH, KnowledgeGraph, fingerprint, table
 from kg.ids import bare
@@ -377,7 +377,7 @@ def score_chain(asked: Evaluation) -> Result:
     what cannot be done."""
     own_texts = asked.own
     name = own_texts.name(asked.part.graph) if own_texts.gold else asked.task
-    chain, nil = asked.chain or "dictionary", asked.threshold
+    chain, nil = str(steps_of(asked.chain or "dictionary")), asked.threshold
     data = annotated(name, asked.part, asked.files, own_texts)
     dictionary = data.fold.dictionary
     own = asked.part.graph or graph_of(dictionary, data.fold.folder / "graph")

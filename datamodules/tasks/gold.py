@@ -29,7 +29,7 @@ from datamodules.tasks.linking import Task
 from datamodules.tasks.own import divide_documents, split_files
 from kg.documents.formats import annotated_documents, files_in, with_annotations
 from kg.documents.mentions import Document
-from kg.graph import KnowledgeGraph, fingerprint
+from kg.graph import KnowledgeGraph, fingerprint, split_types
 from kg.ids import BareIds, Ids
 
 LOG = logging.getLogger(__name__)
@@ -139,7 +139,8 @@ def read_gold(gold: Gold, left_out: Counter[str]) -> list[Document]:
 
 def check_types(gold: Gold, found: Sequence[Document]) -> None:
     """Raise InputError for a type that no mention has."""
-    known = {m.type for document in found for m in (*document.mentions, *document.unlinked)}
+    every = {m.type for document in found for m in (*document.mentions, *document.unlinked)}
+    known = {one.strip() for kind in every for one in kind.split("|")}
     missing = {kind.casefold() for kind in gold.gold_types} - {kind.casefold() for kind in known}
     if missing:
         there = sorted(known - {""})
@@ -153,7 +154,7 @@ def keep_types(document: Document, kinds: set[str]) -> tuple[Document, list[tupl
     """(a document with the mentions of some types alone, the places of the others). A chain is not
     asked for those: what it finds there is neither right nor wrong."""
     linked, others = (
-        tuple(m for m in own if m.type.casefold() in kinds)
+        tuple(m for m in own if kinds & split_types(m.type))
         for own in (document.mentions, document.unlinked)
     )
     every = {(m.start, m.end) for m in (*document.mentions, *document.unlinked)}
@@ -225,9 +226,9 @@ def build_gold(gold: Gold, graph: Path, made_of: dict[str, Any], folder: Path) -
                 left_out["mentions of blanks"] += 1
                 continue
             resolved = ids.resolve(m.entity)
-            concepts = [*map(bare_ids.of, resolved.entities), *resolved.unknown]
+            concepts = [*map(bare_ids.shorten, resolved.entities), *resolved.unknown]
             if (m.start, m.end, tuple(concepts)) in given:
-                left_out["annotations that are there twice"] += 1
+                left_out["repeated annotations"] += 1
                 continue
             given.add((m.start, m.end, tuple(concepts)))
             own = [[concept] for concept in concepts]

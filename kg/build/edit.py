@@ -71,6 +71,9 @@ def add_names(
     return _report(out, "added")
 
 
+READ = frozenset(("id", "name", "kind", "language"))  #: columns of a table of new names
+
+
 def _read_new_names(
     graph: KnowledgeGraph, names: Path, form: Form, language: str, counts: Counter[str]
 ) -> list[tuple[str, ...]]:
@@ -79,7 +82,9 @@ def _read_new_names(
     ids, known = Ids.from_graph(graph), _names_by_entity(graph)
     rows: list[tuple[str, ...]] = []
     problems = Problems()
+    unread: dict[str, None] = {}
     for where, row in read_rows(names, form, problems):
+        unread |= dict.fromkeys(key for key in row if key.lower() not in READ)
         values = {key.lower(): str(value or "").strip() for key, value in row.items()}
         if not values.keys() >= {"id", "name"}:
             raise InputError(
@@ -106,6 +111,8 @@ def _read_new_names(
             known[entity].add(name)
             rows.append((entity, name, kind, spoken, OWN))
     problems.check()
+    if unread:
+        counts[f"columns that are not read ({', '.join(unread):.200})"] = len(unread)
     return rows
 
 

@@ -40,6 +40,8 @@ from kg.linking.normal import normal_text
 from kg.linking.tokens import folded, spaced
 
 KINDS = ("preferred", "exact", "synonym")  #: of the names that may join two entities
+#: entities of the second graph whose id the first one has for something else
+NEW_IDS = "ids that mean something else in the first graph, now with #2"
 Row = tuple[str, ...]
 NO_TYPE = ("", "未知", "value")
 
@@ -150,7 +152,7 @@ def _unite_entities(
     given = {entity: (name, kind) for entity, name, kind in other.rows("entities")}
     taken = entities.keys() | (given.keys() - same.keys())
     conflicts = "conflicts of type (the first is kept)"
-    counts |= dict.fromkeys(("new entities", "new ids", "types given", conflicts), 0)
+    counts |= dict.fromkeys(("new entities", NEW_IDS, "types given", conflicts), 0)
     ids: dict[str, str] = {}
     for entity, (name, kind) in given.items():
         if entity in same:
@@ -166,7 +168,7 @@ def _unite_entities(
         if entity in entities:
             ids[entity] = _free(entity, taken)
             taken.add(ids[entity])
-            counts["new ids"] += 1
+            counts[NEW_IDS] += 1
         entities[ids[entity]] = name, kind
         counts["new entities"] += 1
     return entities, ids

@@ -25,6 +25,7 @@ from core.files import (
     json_records,
     largest_document,
     lines,
+    opened,
     reading,
     too_large,
     unpacked_name,
@@ -235,8 +236,14 @@ def _delimited_rows(path: Path, form: Form, problems: Problems) -> Iterator[Row]
         yield where, dict(zip(columns, values, strict=True))
 
 
+def begins_with_array(path: Path) -> bool:
+    """Whether JSON is one array, as Wikidata's dumps are, instead of an object a line."""
+    with opened(path) as handle:
+        return handle.read(64).lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"["
+
+
 def _json_rows(path: Path, form: Form) -> Iterator[Row]:
-    if form_of(path) == ".json":
+    if form_of(path) == ".json" or begins_with_array(path):
         yield from json_records(path, form.encoding)
     else:
         yield from json_lines(path, form.encoding, "Fix the line.")

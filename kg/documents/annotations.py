@@ -40,7 +40,7 @@ from core.files import (
     whole_number,
 )
 from kg.build.rows import Form, sheet_rows
-from kg.documents.bioc import NO_ENTITY
+from kg.documents.bioc import DISCONTINUOUS, NO_ENTITY
 from kg.documents.mentions import (
     ATTRIBUTES,
     BY_LINE,
@@ -66,7 +66,6 @@ NOT_READ = {
 SECOND = "further entities of a mention that has one (brat)"
 OF_NONE = "ids and attributes of a mention that the file does not have (brat)"
 NO_ANNOTATIONS = "texts without a .ann file, kept as texts without a mention (brat)"
-DISCONTINUOUS = "gaps in discontinuous mentions, which are kept from first to last character"
 PLACES = r"(\S+) ([0-9]+ [0-9]+(?:;[0-9]+ [0-9]+)*)"  #: of a mention of brat, after its type
 #: an attribute of a mention of brat: its name, the mention
 ATTRIBUTE = re.compile(rf"A\S*\t((?i:{'|'.join(ATTRIBUTES)})) (T\S+)")
@@ -209,7 +208,7 @@ def conll_documents(
     """
     left_out = Counter() if left_out is None else left_out
     stem = layout.name_file(Path(path))
-    form = _Columns.of([columns for _, _, columns in islice(_rows(path, encoding), PEEKED)])
+    form = _Columns.find([columns for _, _, columns in islice(_rows(path, encoding), PEEKED)])
     sentences: list[list[tuple[str, str]]] = [[]]
     first_lines: list[int] = []  # of the sentences that have a token
     name, begun, marked, count = "", 1, False, 0
@@ -271,7 +270,7 @@ class _Columns(NamedTuple):
     ended: bool = False
 
     @classmethod
-    def of(cls, rows: Sequence[list[str]]) -> _Columns:
+    def find(cls, rows: Sequence[list[str]]) -> _Columns:
         """The columns of a file by its first rows: words first and tags last, but where the first
         column has tags and the last has none, or where the first one numbers the words."""
         ended = bool(rows) and all(len(row) > 2 and not row[-1].strip() for row in rows)

@@ -47,6 +47,7 @@ IDENTIFIERS = (
 
 
 NO_ENTITY = "annotations without an entity"
+DISCONTINUOUS = "gaps in discontinuous mentions, which are kept from first to last character"
 RELATIONS = "relations"
 GAP = 64  #: the share of a document's largest size that a gap between two passages may have
 
@@ -100,15 +101,19 @@ class Text:
     def _mark(
         self, where: str, infons: dict[str, str], places: list[tuple[Any, Any]], surface: str | None
     ) -> None:
-        entity = next((infons[key] for key in IDENTIFIERS if infons.get(key)), "")
+        where = f"{where}: document {self.name}"
+        given = {key: infons[key] for key in IDENTIFIERS if infons.get(key)}
+        entity = next(iter(given.values()), "")
+        for key, other in given.items():
+            if other != entity and self.used:
+                self.left_out[f"further identifiers of annotations ({key})"] += 1
         if not places:
-            raise InputError(
-                f"{where}: document {self.name}: an annotation without a location. Add one."
-            )
+            raise InputError(f"{where}: an annotation without a location. Add one.")
         parts = sorted(
             (whole_number(where, "offset", o), whole_number(where, "length", n)) for o, n in places
         )
         start, end = parts[0][0], max(o + n for o, n in parts)
+        self.left_out[DISCONTINUOUS] += len(parts) > 1 and self.used
         # the text of several places is in no one place
         known = (surface or None) if len(parts) == 1 else None
         checked_mention(where, self.text, start, end, "any", known)

@@ -91,7 +91,7 @@ def checked_mention(
     """A mention inside `text` and covers `surface` (None: anything). Raises InputError where it
     does not.
 
-    Punctuation may differ: the NCBI disease corpus has blanks for quotation marks there.
+    Punctuation and case may differ: the NCBI disease corpus has blanks for quotation marks there.
     """
     if type(start) is not int or type(end) is not int:
         raise InputError(
@@ -129,4 +129,4 @@ def checked_mention(
 
 
 def _letters(text: str) -> str:
-    return "".join(c if c.isalnum() else " " for c in text)
+    return "".join(c if c.isalnum() else " " for c in text).casefold()

@@ -1060,3 +1060,15 @@ def test_a_client_that_is_generated_from_the_interface_reads_the_answers(
     assert generated["Search"].model_validate(found).count == 1
     refused = client.get("/entity", params={"id": "nothing"}).json()
     assert generated["Failure"].model_validate(refused).error
+
+
+def test_the_head_alone_and_a_body_of_another_kind(client: TestClient) -> None:
+    for path in ("/", "/health"):
+        answer = client.head(path)
+        assert (answer.status_code, answer.content) == (200, b"")
+    for kind in ("text/plain", "application/x-www-form-urlencoded"):
+        answer = client.post("/link", content='{"texts": ["a"]}', headers={"content-type": kind})
+        assert answer.status_code == 415
+        assert "expected the header Content-Type: application/json" in answer.json()["error"]
+    named = {"content-type": "application/json; charset=utf-8"}
+    assert client.post("/link", content='{"texts": ["a"]}', headers=named).status_code == 200

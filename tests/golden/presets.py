@@ -174,7 +174,7 @@ PRESETS: dict[str, tuple[dict[str, str], str, dict[str, Any]]] = {
             "definitions": [("X:1", "Of a joint.")],
             "triples": [("X:2", "treats", "X:1")],
             "equivalences": [("X:1", "same_as", "X:3")],
-            "source": "KGX's TSV files (nodes.tsv, edges.tsv): kgx",
+            "source": "KGX's TSV files or JSON lines (nodes.tsv, edges.tsv): kgx",
             "licence": "not stated",
             "left_out": {
                 "columns of edges.tsv that the preset leaves (id)": 1,

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from core.files import InputError, read_json
 from kg.build import merge
+from kg.build.merge import NEW_IDS
 from kg.graph import KnowledgeGraph, table
 from tests.commands import command
 from tests.fakes.graphs import graph
@@ -46,7 +47,7 @@ def test_by_name():
         "ambiguous names, left apart": 0,
         "entities with ambiguous aliases, left apart": 0,
         "new entities": 1,
-        "new ids": 0,
+        NEW_IDS: 0,
         "types given": 1,
         "conflicts of type (the first is kept)": 1,
         "names added": 3,
@@ -139,7 +140,7 @@ def test_a_taken_id_gets_a_number():
     whole = merge.merged([("one", one), ("two", two)])
     assert rows(whole, "entities") == [("1", "甲", "a"), ("1#2", "乙", "b"), ("1#3", "丙", "c")]
     assert rows(whole) == [("1", "r", "1#2"), ("1#3", "r", "1")]
-    assert whole.manifest["merged"][1]["new ids"] == 1
+    assert whole.manifest["merged"][1][NEW_IDS] == 1
 
 
 def test_unknown_types_give_way():

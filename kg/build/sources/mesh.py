@@ -128,7 +128,8 @@ def table_rows(path: str | Path) -> Iterator[tuple[str, str, list[str]]]:
         part, where = line.split("\t"), f"{path}:{number}"
         if len(part) != 3:
             raise InputError(
-                f"{where}: expected id, label, synonyms, tabs between them, got {excerpt(line)}"
+                f"{where}: expected id, label, synonyms, tabs between them, got {excerpt(line)}. Of"
+                " MeSH's own files the XML is read (desc2026.xml), not the ASCII."
             )
         names = [" ".join(name.split()) for name in (part[1], *part[2].split("|"))]
         if not part[0].strip() or not names[0]:

@@ -6,6 +6,7 @@
                 (oboInOwl:hasExactSynonym, …)
     triples     subClassOf as is_a; `relation some class` under the relation's label, blanks as `_`;
                 skos:broader and skos:related (skos:narrower the other way round)
+    alternatives  in the manifest, {id: [other id, …]}: oboInOwl:hasAlternativeId, skos:notation
     equivalences  skos:exactMatch, owl:equivalentClass and xrefs between two terms of the file
     left out    deprecated terms, terms without a label and other axioms, as obo has them
 
@@ -149,7 +150,9 @@ class _Reader:
         deprecated = self._texts(subject, OWL.deprecated)
         term.obsolete = any(text.lower() in ("true", "1") for text, _ in deprecated)
         term.replaced_by = self._values(subject, OBO.IAO_0100001)
-        term.alternatives = self._values(subject, OIO.hasAlternativeId)
+        codes = [str(code).strip() for code in self.graph.objects(subject, SKOS.notation)]
+        others = [*self._values(subject, OIO.hasAlternativeId), *sorted(filter(None, codes))]
+        term.alternatives = [other for other in dict.fromkeys(others) if other != one]
         term.xrefs = [other for predicate in SAME for other in self._values(subject, predicate)]
         term.edges = list(self._edges(subject))
         return term
