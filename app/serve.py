@@ -74,7 +74,7 @@ class Limits(NamedTuple):
 
 GUARDED = ("/link", "/predict", "/search", "/entity", "/metrics")  #: paths that ask for the token
 FOUND = 50  #: entities of a name that are listed
-TEXT_ERRORS = (401, 413, 422, 503, 504)
+TEXT_ERRORS = (401, 413, 415, 422, 503, 504)
 PREDICT_ERRORS = (404, *TEXT_ERRORS)
 
 

@@ -249,7 +249,7 @@ def test_every_answer_has_its_headers_and_every_error_is_json(folder: str) -> No
             405,
             405,
             401,
-            422,
+            415,
             500,
             421,
             413,

@@ -194,7 +194,7 @@ BAD = {
     "bioc outside": (
         "x.xml",
         bioc(passage("abc", 0, (1, 9, ""))),
-        r"x\.xml:1: mention \[1, 10\) is outside",
+        r"x\.xml:1: document 7: mention \[1, 10\) is outside",
     ),
     "bioc surface": (
         "x.xml",
