@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from datetime import datetime
 from pathlib import Path
 
+import openpyxl
 import pytest
 
 from app.cli import main
@@ -111,3 +113,13 @@ def test_columns_of_new_names_that_are_not_read_are_counted(
     assert left_out["columns that are not read (note)"] == 1
     assert main(["graph", "find", str(tmp_path / "out"), "podagra"]) == 0
     assert "podagra" in capsys.readouterr().out
+
+
+def test_names_that_excel_made_dates_are_named(tmp_path: Path) -> None:
+    book = openpyxl.Workbook()
+    assert book.active is not None
+    for row in (("id", "name", "type"), ("1", datetime(2026, 9, 2), "gene"), ("2", "TP53", "gene")):
+        book.active.append(row)
+    book.save(tmp_path / "genes.xlsx")
+    with pytest.raises(InputError, match=r"genes\.xlsx:2: name is the date 2026-09-02 .* SEPT2"):
+        read_tables(tmp_path / "genes.xlsx")

@@ -21,6 +21,7 @@ headerless. Presets: kg/build/layouts.py has what they consist of.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -57,6 +58,7 @@ from kg.build.rows import (
 from kg.graph import SCHEMAS, KnowledgeGraph
 
 HIDDEN = "hidden files"
+DATE = re.compile(r"\d{4}-\d\d-\d\d 00:00:00")  #: a date as a workbook has it
 PARTS = ("entities", "names", "definitions", "triples", "equivalences")
 #: Other names of the files of a part, singular and without their endings.
 FILES = {
@@ -311,6 +313,11 @@ class _Reader:
     def _required(self, where: str, row: Mapping[str, Any], part: Part, name: str) -> str:
         """A field; an empty one is an error, or counted."""
         value = _field(part, row, name)
+        if name in ("id", "name") and DATE.fullmatch(value):
+            self.draft.problems.add(
+                f"{where}: {name} is the date {value}; Excel makes dates of names such as SEPT2."
+                " Write the name again in a column of text."
+            )
         if not value and self.strict:
             self.draft.problems.add(f"{where}: {name} is empty. Fill it in or take the line out.")
         elif not value:
