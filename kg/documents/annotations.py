@@ -3,7 +3,8 @@ PubAnnotation, tables.
 
     brat            a folder, or files NAME.txt with NAME.ann: T lines (type and place), N lines
                     (Reference T1 HP:0001166), A lines (Negated T1); several places of one mention
-                    are taken from the first to the last character
+                    are taken from the first to the last character; without an N line a type with a
+                    colon (CL:0000540, as CRAFT has it) is the entity
     CoNLL           a token and its tag on each line, tabs or blanks between them (of more columns
                     the first and the last; tags first, and a first column of numbers, are
                     noticed), blank lines between sentences; "-DOCSTART-" or "# id =" begins a
@@ -141,7 +142,10 @@ def brat_documents(
                 )
     left_out[OF_NONE] += len((entities.keys() | attributes.keys()) - found.keys())
     mentions = [
-        m._replace(entity=entities.get(key, ""), attributes=tuple(attributes.get(key, ())))
+        m._replace(
+            entity=entities.get(key, m.type if ":" in m.type else ""),
+            attributes=tuple(attributes.get(key, ())),
+        )
         for key, m in found.items()
     ]
     yield make_document(layout.name_file(text_file), text, mentions, f"{text_file}:1", left_out)
@@ -467,12 +471,14 @@ def pubannotation_documents(
                         f"{where}: a second denotation {own_id!r}. Give each an id of its own."
                     )
                 noted |= {own_id} - {""}
-                place = note.get("span")
-                if not isinstance(place, dict):
+                span = note.get("span")
+                places = span if isinstance(span, list) and span else [span]
+                if not all(isinstance(place, dict) for place in places):
                     raise InputError(
-                        f"{where}: expected a span with begin and end, got {excerpt(place)}"
+                        f"{where}: expected a span with begin and end, got {excerpt(span)}"
                     )
-                start, end = place.get("begin"), place.get("end")
+                left_out[DISCONTINUOUS] += len(places) > 1
+                start, end = places[0].get("begin"), places[-1].get("end")
                 kind = str(note.get("obj") or "")
                 checked = checked_mention(where, text, start, end, "any")
                 entity = ids.get(str(note.get("id")), kind if ":" in kind else "")

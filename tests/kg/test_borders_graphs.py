@@ -123,3 +123,28 @@ def test_names_that_excel_made_dates_are_named(tmp_path: Path) -> None:
     book.save(tmp_path / "genes.xlsx")
     with pytest.raises(InputError, match=r"genes\.xlsx:2: name is the date 2026-09-02 .* SEPT2"):
         read_tables(tmp_path / "genes.xlsx")
+
+
+def test_a_type_that_is_an_id_is_the_entity(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("breast cancer cells")
+    (tmp_path / "a.ann").write_text(
+        "T1\tCL:0000540 14 19\tcells\nT2\tX:1 0 13\tbreast cancer\nN1\tReference T2 D:2\t\n"
+        "T3\tDisease 7 13\tcancer\n"
+    )
+    (document,) = annotated_documents([tmp_path / "a.txt"], None, Counter())
+    found = [(m.start, m.entity) for m in sorted(document.mentions)]
+    assert found == [(0, "D:2"), (14, "CL:0000540")]
+    assert [m.type for m in document.unlinked] == ["Disease"]
+
+
+def test_a_denotation_of_several_places(tmp_path: Path) -> None:
+    places = [{"begin": 0, "end": 6}, {"begin": 14, "end": 19}]
+    record = {"text": "breast cancer cells", "denotations": [{"id": "T1", "span": places}]}
+    record["denotations"][0]["obj"] = "CL:0000540"  # type: ignore[index]
+    (tmp_path / "a.json").write_text(json.dumps(record))
+    left_out = Counter[str]()
+    (document,) = annotated_documents([tmp_path / "a.json"], None, left_out)
+    assert [(m.start, m.end, m.entity) for m in document.mentions] == [(0, 19, "CL:0000540")]
+    assert +left_out == {
+        "gaps in discontinuous mentions, which are kept from first to last character": 1
+    }
