@@ -472,7 +472,7 @@ def pubannotation_documents(
                     )
                 noted |= {own_id} - {""}
                 span = note.get("span")
-                places = span if isinstance(span, list) and span else [span]
+                places: list[Any] = span if isinstance(span, list) and span else [span]
                 if not all(isinstance(place, dict) for place in places):
                     raise InputError(
                         f"{where}: expected a span with begin and end, got {excerpt(span)}"

@@ -296,3 +296,19 @@ def test_annotated_texts_are_divided_to_train_on(graph: Path, tmp_path: Path) ->
         gold_linking(TrainingTexts(linking=tmp_path / "cut").as_gold(), graph)
     assert main(["finetune", "--linking", str(tmp_path / "mine.jsonl")]) == 2
     assert main(["finetune", "NCBI-EL", "--linking", str(tmp_path / "mine.jsonl")]) == 2
+
+
+def test_ids_are_read_as_everywhere_and_a_repeated_annotation_counts_once(
+    tmp_path: Path, runs: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    names = {"G:1": ["gout"], "G:2": ["ataxia"], "a,b": ["fever"]}
+    graph = graphs.write(tmp_path / "graph", names)
+    lines = ["1|t|Gout. Ataxia, fever.", "1|a|"]
+    gold = (("0\t4\tGout", "g_1"), ("6\t12\tAtaxia", "http://x.org/G_2"), ("14\t19\tfever", "a,b"))
+    lines += [f"1\t{place}\tD\t{entity}" for place, entity in (*gold, gold[0])]
+    (tmp_path / "x.pubtator").write_text("\n".join(lines) + "\n\n")
+    caplog.set_level("INFO")
+    own = Gold(gold=[tmp_path / "x.pubtator"])
+    (result,) = Evaluate(own=own, part=Folds(graph=graph)).run()
+    assert result.scores[OVERALL]["f1"] == pytest.approx(1)
+    assert "left out: 1 repeated annotations" in caplog.text

@@ -466,3 +466,11 @@ def test_abbreviation_cuts_shorter_matches():
 def test_empty_texts():
     link = linker(*NAMES)
     assert link.link("") == link.link(" \n") == link.link("(") == []
+
+
+def test_names_in_another_spelling_are_among_those_that_texts_can_contain() -> None:
+    """from_graph with texts takes names by their first letters."""
+    built = graph([("1", "oedema", "exact"), ("2", "anaemia", "exact")])
+    text = "Edema and Anemia."
+    found = DictionaryLinker.from_graph(built, texts=[text]).link(text)
+    assert [m.entity for m in found] == ["1", "2"]
