@@ -361,9 +361,9 @@ def test_precision_recall_and_macro_f1_by_hand() -> None:
 
 def test_classes_that_do_not_occur_have_no_score() -> None:
     """As scikit-learn's macro average over the labels of gold and predictions."""
-    values, _ = scored("relation", [["x"]], [["z"]], ["none", "x", "y"], "none", None, [])
+    values, _ = scored("relation", ["x"], [["z"]], ["none", "x", "y"], "none", None, [])
     assert (values["accuracy"], values["micro_f1"], values["macro_f1"]) == (0, 0, 0)
-    values, _ = scored("pair", [["a"], ["b"]], [["a"], ["a"]], ["a", "b", "c"], None, None, [])
+    values, _ = scored("pair", ["a", "b"], [["a"], ["a"]], ["a", "b", "c"], None, None, [])
     assert values["macro_f1"] == pytest.approx((2 / 3 + 0) / 2)
     spans = [[(0, 1, "X")]], [[(0, 1, "X")]]
     values, _ = scored("ner", *spans, ["X", "Y"], None, None, [])
