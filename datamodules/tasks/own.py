@@ -38,7 +38,7 @@ from kg.documents.formats import annotated_documents, files_in, with_annotations
 from kg.documents.mentions import Document
 
 LOG = logging.getLogger(__name__)
-READERS = 1  #: raise when the same files become other examples
+READERS = 2  #: raise when the same files become other examples
 #: (kind, language) -> the task whose settings are used
 LIKE = {
     ("ner", "en"): "NCBI",

@@ -35,6 +35,9 @@ def expansions(mention: str) -> Iterator[list[str]]:
     if all(part.endswith("-") for part in conjuncts[:-1]) and "-" in last[0]:  # "T- and B-cell"
         end = " ".join([last[0].split("-", 1)[1], *last[1:]])
         yield [*(f"{part}{end}" for part in conjuncts[:-1]), conjuncts[-1]]
+    head, hyphen, _ = conjuncts[0].rpartition("-")
+    if hyphen and all(part.startswith("-") for part in conjuncts[1:]):  # "IL-6 and -8"
+        yield [conjuncts[0], *(f"{head}{part}" for part in conjuncts[1:])]
     for shared in range(len(last) - 1, 0, -1):
         end = " ".join(last[shared:])
         yield [*(f"{part} {end}" for part in conjuncts[:-1]), conjuncts[-1]]
@@ -69,9 +72,9 @@ _CONJUNCTIONS = ("and", "or", "/", "&")
 _JOIN = r"(?:[ \t]*,?\s+(?:and/or|and|or|&)\s+|[ \t]*/[ \t]*)"
 _JOIN_BEFORE = re.compile(_JOIN + r"\Z")
 _LAST_WORDS = re.compile(rf"(?:{_WORD}[ \t]+){{0,2}}{_WORD}-?\Z")
-_FIRST_WORDS = re.compile(rf"{_WORD}(?:[ \t]+{_WORD})?(?![\w'-])")
+_FIRST_WORDS = re.compile(rf"-?{_WORD}(?:[ \t]+{_WORD})?(?![\w'-])")
 # more of "hepatitis A, B or C"
-_LIST = re.compile(rf"(?:/{_WORD}){{1,6}}/|(?:[ \t]*,[ \t]+{_WORD}){{0,6}}{_JOIN}")
+_LIST = re.compile(rf"(?:/{_WORD}){{1,6}}/|(?:[ \t]*,[ \t]+-?{_WORD}){{0,6}}{_JOIN}")
 # "and 2 " before the diabetes of "type 1 and 2 diabetes": a number or a letter.
 _CORE_BEFORE = re.compile(
     rf"{_JOIN}(?:[A-Za-z]?\d{{1,3}}[A-Za-z]?|[IVXivx]{{1,4}}|[A-Za-z])[ \t]+\Z"
@@ -97,7 +100,7 @@ def widen(
             if core is not None:
                 low = _bound(places, number, number - 1, covers)
                 places[number] = _wider_start(text, places[number], core.start(), low, known), end
-        if " " not in text[start:end]:
+        if " " not in text[start:end] and "-" not in text[start:end]:
             continue  # only a name of several words shares one of them
         if text[max(start - 4, 0) : start].rstrip().endswith(_CONJUNCTIONS):
             join = _JOIN_BEFORE.search(text, max(start - NEAR, 0), start)

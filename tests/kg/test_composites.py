@@ -54,3 +54,24 @@ def test_readings_in_order() -> None:
         ["a b", "c d"],
     ]
     assert list(expansions("/".join("abcdefghi"))) == []  # longer than any coordination
+
+
+@pytest.mark.parametrize(
+    ("text", "start", "end", "parts"),
+    [
+        ("IL-6 and -8 rose", 0, 4, ["IL-6", "IL-8"]),
+        ("IL-4, -5 and -13", 0, 4, ["IL-4", "IL-5", "IL-13"]),
+        ("B- and T-cell lymphoma", 7, 22, ["B-cell lymphoma", "T-cell lymphoma"]),
+        ("IL-6 and 8", 0, 4, None),
+        ("IL-6 and -high", 0, 4, None),
+    ],
+)
+def test_words_that_share_a_part_before_or_behind_a_hyphen(
+    text: str, start: int, end: int, parts: list[str] | None
+) -> None:
+    names = {"IL-6", "IL-8", "IL-4", "IL-5", "IL-13", "B-cell lymphoma", "T-cell lymphoma"}
+    ((first, last),) = widen(text, [(start, end)], names.__contains__)
+    if parts is None:
+        assert (first, last) == (start, end)
+    else:
+        assert parts_of(text[first:last], names.__contains__) == parts
