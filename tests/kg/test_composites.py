@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kg.linking.composites import expansions, parts_of
+from kg.linking.composites import expansions, parts_of, widen
 
 KNOWN = {
     "breast cancer",
