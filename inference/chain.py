@@ -264,23 +264,25 @@ class Pipeline:
             zip(self.graph.ids.to_pylist(), self.graph.entities["name"].to_pylist(), strict=True)
         )
         self.only = frozenset(map(str.casefold, [types] if isinstance(types, str) else types))
-        several = {one.strip() for kind in {*self.types.values()} for one in kind.split("|")}
-        known = sorted(several - {""})
-        if unknown := (
-            sorted(self.only - set(map(str.casefold, known)))
-            if self.steps.detect == DICTIONARY
-            else []
-        ):
-            near = nearest(unknown[0], known)
-            raise InputError(
-                f"types: no entity of the graph is of type {unknown[0]!r}; {near}Choose from:"
-                f" {', '.join(known)}"
-            )
+        if self.steps.detect == DICTIONARY:
+            self._check_types()
         self.negation = negation
         self.detectors = [self._detector(name) for name in self.steps.detectors]
         self.finder = self._linker(self.steps.candidates) if self.steps.candidates else None
         self.ranker = self._ranker(self.steps.rerank) if self.steps.rerank else None
         self._check_uses()
+
+    def _check_types(self) -> None:
+        """Raise InputError for a type that no entity of the graph has."""
+        several = {one.strip() for kind in {*self.types.values()} for one in kind.split("|")}
+        known = sorted(several - {""})
+        unknown = sorted(self.only - set(map(str.casefold, known)))
+        if unknown:
+            near = nearest(unknown[0], known)
+            raise InputError(
+                f"types: no entity of the graph is of type {unknown[0]!r}; {near}Choose from:"
+                f" {', '.join(known)}"
+            )
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -126,6 +126,38 @@ def save_own_task(
     if has_manifest(out):
         check_replaced(name, list(map(str, inputs)), fresh)
     left_out = Counter[str]()
+    kind, language, splits = _read_parts(files, data, format, left_out)
+    examples = [example for own in splits.values() for example in own]
+    negative = negative_label(examples) if kind == "relation" else None
+    scored = "test" if "test" in splits else "dev"
+    notes = [f"left out: {count:,} {what}" for what, count in (+left_out).items()]
+    manifest = save_task(
+        out,
+        splits,
+        kind=kind,
+        metric=METRICS[kind],
+        language=language,
+        dataset="",
+        variant=None,
+        markers=list(MARKERS) if kind == "relation" else [],
+        negative=negative,
+        positive=None,
+        like=LIKE[kind, language],
+        scored=scored,
+        selection="dev" if scored == "test" and "dev" in splits else "train",
+        odd={},
+        notes=notes,
+        **made_of,
+    )
+    report_task(manifest)
+    return out
+
+
+def _read_parts(
+    files: dict[str, list[Path]], data: Path, format: str | None, left_out: Counter[str]
+) -> tuple[str, str, dict[str, list[Any]]]:
+    """(the kind of a task, its language, the examples of each part). Raises InputError for a
+    training part that nothing can be learned from."""
     every = [path for own in files.values() for path in own]
     lines = None if format else kind_of_files(every, data)
     splits = {
@@ -150,29 +182,7 @@ def save_own_task(
             f"{data}: every answer of the training part has the label {label}; expected right ones"
             " (1) and wrong ones (0)"
         )
-    negative = negative_label(examples) if kind == "relation" else None
-    scored = "test" if "test" in splits else "dev"
-    notes = [f"left out: {count:,} {what}" for what, count in (+left_out).items()]
-    manifest = save_task(
-        out,
-        splits,
-        kind=kind,
-        metric=METRICS[kind],
-        language=language,
-        dataset="",
-        variant=None,
-        markers=list(MARKERS) if kind == "relation" else [],
-        negative=negative,
-        positive=None,
-        like=LIKE[kind, language],
-        scored=scored,
-        selection="dev" if scored == "test" and "dev" in splits else "train",
-        odd={},
-        notes=notes,
-        **made_of,
-    )
-    report_task(manifest)
-    return out
+    return kind, language, splits
 
 
 def check_new_name(name: str, reserved: Sequence[str]) -> None:
