@@ -63,12 +63,14 @@ class Draft:
     language, source: of names that say none.
     missing: what an id is that no entity has: an error, counted (drop), or a new entity (add).
     repeated: what a second row of an entity is: an error, or further names of it (synonym).
+    advice: what to do about such an error.
     """
 
     language: str = "en"
     source: str = "tables"
     missing: str = "error"
     repeated: str = "error"
+    advice: str = "Take one of them out."
     problems: Problems = field(default_factory=Problems)
     left_out: Counter[str] = field(default_factory=Counter)
     entities: dict[str, tuple[str, str]] = field(default_factory=dict)
@@ -91,9 +93,7 @@ class Draft:
                 self.left_out["rows that are repeated"] += 1
                 return True
             if self.repeated == "error":
-                self.problems.add(
-                    f"{where}: entity id {entity!r} occurs twice. Take one of them out."
-                )
+                self.problems.add(f"{where}: entity id {entity!r} occurs twice. {self.advice}")
                 return False
             self.left_out["further rows of an entity, whose names are synonyms"] += 1
             if name != self.entities[entity][0]:

@@ -23,6 +23,7 @@ which `*` is every key or item. A list of such texts is the first that is not em
     each            a path of JSON: a row for each object there, with the plain values around it
     retired         ids that become no entity, such as inactive concepts
     missing         drop (ids that no entity has are counted) or add
+    advice          what to do about an id that occurs twice
     repeated        synonym (a later row of an entity has further names) or error
     relations       {id: name} of relations; others are named by the entity of that id
 """
@@ -66,7 +67,7 @@ INHERITING = ("names", "definitions", "alternatives")  #: parts whose id may be 
 PIECES = re.compile(r"\{([^{}]+)\}")
 FORM = {"delimiter", "columns", "comment", "quotes", "ended", "encoding", "sheet"}
 TABLE = {*REQUIRED, *FORM, "files", "where", "unless", "match", "rename", "null", "each"}
-PRESET = {"about", "source", "licence", "missing", "repeated", "relations", "tables"}
+PRESET = {"about", "source", "licence", "missing", "repeated", "advice", "relations", "tables"}
 
 
 def _are_texts(value: object) -> bool:
@@ -311,6 +312,7 @@ class Preset:
     licence: str = "not stated"
     missing: str = "drop"
     repeated: str = "error"
+    advice: str = "Take one of them out."
     relations: dict[str, str] = field(default_factory=dict)
 
     def layouts_of(self, path: Path) -> list[Layout]:

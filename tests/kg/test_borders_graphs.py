@@ -148,3 +148,10 @@ def test_a_denotation_of_several_places(tmp_path: Path) -> None:
     assert +left_out == {
         "gaps in discontinuous mentions, which are kept from first to last character": 1
     }
+
+
+def test_one_id_in_two_spaces_of_neo4j_says_what_to_write(tmp_path: Path) -> None:
+    (tmp_path / "disease.csv").write_text("id:ID(Disease),name,:LABEL\n1,gout,Disease\n")
+    (tmp_path / "gene.csv").write_text("id:ID(Gene),name,:LABEL\n1,TP53,Gene\n")
+    with pytest.raises(InputError, match=r"gene\.csv:2: .* occurs twice.*two ID spaces.*Disease:1"):
+        read_tables(tmp_path, preset="neo4j")

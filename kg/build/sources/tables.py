@@ -681,6 +681,7 @@ def _read_preset(
     )
     draft.source = preset.source if draft.source == "tables" else draft.source
     draft.missing, draft.repeated = missing or preset.missing, preset.repeated
+    draft.advice = preset.advice
     manifest = {"source": f"{preset.about}: {path.name}", "version": origin.version}
     tables = _preset_tables(path, preset, draft.left_out)
     _check_cells_used(cells, tables)
