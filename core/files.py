@@ -30,7 +30,7 @@ import shutil
 import socket
 import stat
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
@@ -343,6 +343,20 @@ def written_folder(path: str | Path) -> Iterator[Path]:
             shutil.rmtree(old, ignore_errors=True)
         finally:
             shutil.rmtree(partial, ignore_errors=True)
+
+
+def check_new_folder(out: str | Path, sources: Iterable[str | Path] = ()) -> None:
+    """Raise InputError for a folder to write that has something in it, which would be deleted, and
+    for one inside a source."""
+    out = Path(out).resolve()
+    for source in map(Path, sources):
+        if source.is_dir() and out.is_relative_to(source.resolve()):
+            raise InputError(f"{out}: inside {source}, which is read. Give another folder.")
+    if out.is_dir() and any(out.iterdir()):
+        raise InputError(
+            f"{out}: there is something in this folder; it is left alone. Give a new one, or remove"
+            " it first."
+        )
 
 
 def write_json(path: str | Path, value: Any) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import pickle
 import re
 from collections.abc import Iterator
 from functools import lru_cache
@@ -17,9 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from huggingface_hub.errors import StrictDataclassError
+from safetensors import SafetensorError
 
 from core.artifact import check_export
-from core.files import InputError, digest, read_json, sha256
+from core.files import InputError, digest, excerpt, read_json, sha256
 
 LOG = logging.getLogger(__name__)
 #: short name -> (distribution, folder in it)
@@ -59,6 +61,19 @@ def load(kind: Any, name: str, **options: Any) -> Any:
         return kind.from_pretrained(
             folder, trust_remote_code=False, local_files_only=True, **options
         )
+    except (SafetensorError, pickle.UnpicklingError) as error:
+        reason = " ".join(str(error).partition(". ")[0].split())
+        raise InputError(
+            f"model {name!r}: its weights cannot be read ({reason:.120}): they are cut or broken,"
+            " or hold something else than tensors, which is never run. Fetch them again."
+        ) from error
+    except RuntimeError as error:
+        if "size mismatch" not in str(error) and "ignore_mismatched_sizes" not in str(error):
+            raise
+        raise InputError(
+            f"model {name!r}: its weights are of other shapes than its config.json says"
+            " (hidden_size, vocab_size, id2label, …). Use the config.json that came with them."
+        ) from error
     except StrictDataclassError as error:
         raise InputError(
             f"model {name!r}: its config.json has a value that transformers refuses"
@@ -73,14 +88,21 @@ def load(kind: Any, name: str, **options: Any) -> Any:
         ) from error
 
 
+def read_object(file: Path) -> dict[str, Any]:
+    """A config.json. Raises InputError for one that is no object."""
+    config = read_json(file)
+    if not isinstance(config, dict):
+        raise InputError(f"{file}: expected an object of settings, got {excerpt(config)}")
+    return config
+
+
 def refuse_kernels(folder: str) -> None:
-    """Raise InputError for a config.json whose attention is code to fetch from the hub
-    ("owner/name")."""
+    """Raise InputError for a config.json that is no object, and for one whose attention is code to
+    fetch from the hub ("owner/name")."""
     file = Path(folder) / "config.json"
     if not file.is_file():
         return
-    config = read_json(file)
-    for key, value in config.items() if isinstance(config, dict) else ():
+    for key, value in read_object(file).items():
         if key.endswith("attn_implementation") and "/" in str(value):
             raise InputError(
                 f"{file}: {key}: {value!r} is code from the hub, which is never run. Remove the"
@@ -96,10 +118,46 @@ def files_identity(folder: str | Path) -> str:
     )
     if any(p.suffix == ".safetensors" for p in files):
         files = [p for p in files if p.suffix != ".bin"]
+    files += sorted(Path(folder).glob("*.model"))  # of SentencePiece
     whole = Path(folder).parent / "model.safetensors"
     if whole.is_file() and not any(p.suffix in (".safetensors", ".bin") for p in files):
         files.append(whole)  # the encoder/ of a fine-tuned model, whose weights are one folder up
-    return digest({p.name: sha256(p) for p in files})
+    own = {p.name: sha256(p) for p in files}
+    return digest(own | _steps_of(Path(folder)))
+
+
+def _steps_of(folder: Path) -> dict[str, str]:
+    """{file: its digest} of the folders that modules.json of sentence-transformers names: pooling
+    and linear layers."""
+    file = folder / "modules.json"
+    steps = read_json(file) if file.is_file() else []
+    places = [folder / str(step.get("path", "")) for step in steps if isinstance(step, dict)]
+    inside = [p for place in places if place != folder and place.is_dir() for p in place.iterdir()]
+    return {str(p.relative_to(folder)): sha256(p) for p in sorted(inside) if p.is_file()}
+
+
+def load_whole(kind: Any, name: str, **options: Any) -> Any:
+    """The same as :func:`load` of a class with a head; raises InputError for weights that lack a
+    part, which would be random."""
+    model, report = load(kind, name, output_loading_info=True, **options)
+    if report["missing_keys"]:
+        raise InputError(
+            f"model {name!r}: its weights lack {sorted(report['missing_keys'])[:3]}; what it"
+            " says would be random. Expected weights as save_pretrained writes them."
+        )
+    return model
+
+
+def check_vocabulary(name: str, tokenizer: Any, model: Any) -> None:
+    """Raise InputError for a tokenizer with ids that a model has no vectors for."""
+    highest = max(tokenizer.get_vocab().values(), default=0)
+    known = model.get_input_embeddings().num_embeddings
+    if highest >= known:
+        raise InputError(
+            f"model {name!r}: its tokenizer has ids up to {highest}, its weights {known} vectors."
+            " They are not of one model, or the tokenizer was extended: use the files that belong"
+            " together."
+        )
 
 
 def identity(name: str) -> str:

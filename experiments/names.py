@@ -38,9 +38,22 @@ from typing import Any, NamedTuple
 import yaml
 
 from core.artifact import has_manifest, read_manifest
-from core.files import InputError, digest, read_json, sha256, written_folder
+from core.files import (
+    InputError,
+    check_new_folder,
+    digest,
+    sha256,
+    written_folder,
+)
 from core.tracking import ROOT, folder_name, newest_export, runs_folder
-from datamodules.pretrained import HUB_NAME, PACKAGED, files_identity, identity, pretrained
+from datamodules.pretrained import (
+    HUB_NAME,
+    PACKAGED,
+    files_identity,
+    identity,
+    pretrained,
+    read_object,
+)
 from datamodules.tasks.definition import own_names
 from datamodules.untrained import UNTRAINED, untrained_folder
 
@@ -331,7 +344,7 @@ def architecture(chosen: Encoder) -> str:
     file = Path(pretrained(chosen.folder)) / "config.json"
     if chosen.load != PLAIN or chosen.paper or not file.is_file() or has_manifest(file.parent):
         return ""
-    config = read_json(file)
+    config = read_object(file)
     if (file.parent / "modules.json").is_file():  # sentence-transformers: made to embed
         return ""
     for name in config.get("architectures") or []:
@@ -493,6 +506,7 @@ def copy_encoder(name: str, out: Path) -> str:
     source = Path(pretrained(chosen))
     if (out / "config.json").is_file() and sha256(out) == sha256(source):
         return f"{out}: {name}, there already; kept"
+    check_new_folder(out, [source])
     with written_folder(out) as partial:
         shutil.copytree(source, partial, dirs_exist_ok=True)
     return f"{out}: {name}"

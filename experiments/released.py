@@ -21,9 +21,9 @@ from typing import Any
 
 import yaml
 
-from core.artifact import write_manifest
+from core.artifact import has_manifest, read_manifest, write_manifest
 from core.dotted import imported
-from core.files import InputError, digest, sha256, written_folder
+from core.files import InputError, check_new_folder, digest, sha256, written_folder
 from core.settings import NEEDED, Option, options_of, with_options
 from core.tracking import ROOT, commit
 from datamodules.tokenizers import load_tokenizer
@@ -109,6 +109,8 @@ def make_export(paper: str, source: str | Path, out: str | Path, **settings: Any
         raise InputError(
             f"no setting {unknown[0]!r} of {paper}; choose from: {', '.join(known) or 'none'}"
         )
+    if not has_manifest(Path(out)) or "released" not in read_manifest(Path(out)):
+        check_new_folder(out, [folder])
     with written_folder(out) as made:
         for room, function in parts.items():
             own: dict[str, Any] = {k: v for k, v in settings.items() if k in taken[room]}

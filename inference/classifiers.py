@@ -23,7 +23,7 @@ from transformers import (
 )
 
 from core.files import InputError
-from datamodules.pretrained import load
+from datamodules.pretrained import check_vocabulary, load_whole
 from datamodules.tasks import Tagged
 from datamodules.tokenizers import load_tokenizer
 from experiments.names import Encoder, architecture, encoder
@@ -59,7 +59,7 @@ class TokenClassifier(EntityTagger):
         self.name, self.identity = chosen.name, chosen.identity
         self.device, self.bf16, self.batch_size = device, bf16, batch_size
         self._made_of = chosen.folder
-        model = load(AutoModelForTokenClassification, chosen.folder, dtype=torch.float32)
+        model = load_whole(AutoModelForTokenClassification, chosen.folder, dtype=torch.float32)
         named = {int(number): str(label) for number, label in model.config.id2label.items()}
         if all(label == f"LABEL_{number}" for number, label in named.items()):
             raise InputError(
@@ -70,6 +70,7 @@ class TokenClassifier(EntityTagger):
         kinds = {label.removeprefix("B-").removeprefix("I-") for label in named.values()}
         self.labels = sorted({read_label(kind) for kind in kinds} - {"O"})
         tokenizer = load_tokenizer(chosen.folder, needed=("pad_token",))
+        check_vocabulary(chosen.name, tokenizer, model)
         limit = min(token_limit(model.config), int(tokenizer.model_max_length))
         tokenizer.model_max_length = limit
         self._find = TokenClassificationPipeline(
@@ -171,9 +172,10 @@ class PairScorer:
             bf16,
             batch,
         )
-        model = load(AutoModelForSequenceClassification, chosen.folder, dtype=torch.float32)
+        model = load_whole(AutoModelForSequenceClassification, chosen.folder, dtype=torch.float32)
         self.model = model.to(device).eval()
         self.tokenizer = load_tokenizer(chosen.folder, needed=("pad_token",))
+        check_vocabulary(chosen.name, self.tokenizer, model)
         self.max_length = min(token_limit(model.config), int(self.tokenizer.model_max_length))
 
     @property

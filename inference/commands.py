@@ -276,7 +276,7 @@ class Embed:
         input: File with a text on each line.
         output: Safetensors file: vectors (n, H), a row for each line, also for a blank one.
         pooling: Vector of a text. Default: the model's own.
-        max_length: Tokens of a text.
+        max_length: Tokens of a text. Default: as the model's files say, else 25.
         device: cpu or cuda.
         fresh: Replace an existing file.
         json: Print JSON lines instead of writing a file.
@@ -291,7 +291,7 @@ class Embed:
     input: Path | None = None
     output: Path | None = None
     pooling: Pooling | None = None
-    max_length: int = 25
+    max_length: int | None = None
     device: str = "cpu"
     fresh: bool = False
     json: bool = False
@@ -301,6 +301,8 @@ class Embed:
 
         if bool(self.output) == self.json:
             raise InputError("--output FILE or --json: expected one of the two")
+        if self.text is not None and self.input is not None:
+            raise InputError("--text or --input FILE: expected one of the two")
         chosen = encoder(self.model)
         if self.output is not None:
             check_ending(self.output, (".safetensors",))

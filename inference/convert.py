@@ -162,7 +162,7 @@ class Convert:
             raise InputError(f"{self.output}: exists already; give another output, or --fresh")
         if to in FOLDERS:
             check_no_input(self.output, [self.input])
-            check_folder_is_own(self.output)
+            check_folder_is_own(self.output, to)
         else:
             Output(self.output, [self.input])
         left_out = Counter[str]()
@@ -178,14 +178,15 @@ class Convert:
             print(f"left out: {number:,} {reason}")
 
 
-def check_folder_is_own(folder: Path) -> None:
+def check_folder_is_own(folder: Path, form: str) -> None:
     """Raise InputError for a folder with something that no conversion writes, which would be
     deleted with it: other files, and texts without their annotations."""
     for path in sorted(folder.rglob("*")):
         beside = {".txt": ".ann", ".ann": ".txt"}.get(path.suffix)
-        is_own = path.suffix in (".xmi", ".xml") or (
-            beside is not None and path.with_suffix(beside).is_file()
-        )
+        if form == "xmi":
+            is_own = path.suffix in (".xmi", ".xml")
+        else:
+            is_own = beside is not None and path.with_suffix(beside).is_file()
         if not path.is_dir() and not is_own:
             raise InputError(
                 f"{folder}: it has {path.relative_to(folder)}, which no conversion writes; the"

@@ -19,6 +19,7 @@ from core.executor import Part, parts_folder
 from core.files import InputError, digest, written
 from core.tracking import runs_folder
 from core.typed import typed
+from datamodules.pretrained import check_vocabulary
 from datamodules.rows import length_batches, pad_rows
 from datamodules.tokenizers import load_tokenizer
 from experiments.names import PLAIN, Encoder, architecture
@@ -71,7 +72,12 @@ class Embedder:
     ) -> None:
         self.linker, self.sentence, self.tokens = linker, sentence, tokens
         self.pooling, self.dot = options.pooling or usual_pooling, options.similarity == "dot"
-        usual_length = (sentence and sentence.max_length) or NAME_TOKENS
+        most = int(getattr(encoder, "max_length", 0)) or NAME_TOKENS
+        usual_length = min((sentence and sentence.max_length) or NAME_TOKENS, most)
+        if (options.max_length or 0) > most:
+            raise InputError(
+                f"--max-length {options.max_length}: the model has positions for {most} tokens"
+            )
         self.max_length = options.max_length or usual_length
         self.device, self.bf16 = options.device, uses_bf16(options.precision, options.device)
         self.backend, self.index = options.backend or "torch", options.index
@@ -122,6 +128,8 @@ class Embedder:
     @torch.inference_mode()
     def _encoded(self, names: list[str]) -> Tensor:
         prompt = self.sentence.prompt if self.sentence else ""
+        if self.sentence and self.sentence.lower:
+            names = [name.lower() for name in names]
         encoded = self.tokenizer(
             [prompt + name for name in names] if prompt else names,
             truncation=True,
@@ -334,9 +342,13 @@ def embedder(chosen: Encoder, options: LinkerOptions) -> Embedder:
         if chosen.linker and options.knowledge
         else None
     )
+    tokenizer = load_tokenizer(chosen.folder, needed=("pad_token",))
+    transformer = getattr(module, "bert", None)
+    if transformer is not None:
+        check_vocabulary(chosen.name, tokenizer, transformer)
     made = Embedder(
         module,
-        load_tokenizer(chosen.folder, needed=("pad_token",)),
+        tokenizer,
         chosen.identity,
         options,
         "" if options.pooling else default_pooling(module, sentence, chosen.name),

@@ -16,7 +16,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from core.files import InputError, read_json
+from core.files import InputError, excerpt, read_json
 from datamodules.pretrained import pretrained
 
 #: key of a Pooling config -> our name of it
@@ -53,6 +53,7 @@ class Sentence(NamedTuple):
     unit: bool  # whether its vectors have length 1
     prompt: str  # put before every text
     pools_prompt: bool  # whether the tokens of the prompt count, too
+    lower: bool = False  # whether texts are read in lower case
 
 
 def pool(states: Tensor, mask: Tensor, how: str) -> Tensor:
@@ -92,8 +93,16 @@ def read_sentence(name: str) -> Sentence | None:
     if not (folder / "modules.json").is_file():
         return None
     pooling, dense, unit, prompts = "", list[nn.Module](), False, True
-    for step in read_json(folder / "modules.json"):
-        kind, place = str(step["type"]).rpartition(".")[2], folder / step["path"]
+    steps = read_json(folder / "modules.json")
+    if not isinstance(steps, list) or not all(
+        isinstance(step, dict) and {"type", "path"} <= step.keys() for step in steps
+    ):
+        raise InputError(
+            f"{folder / 'modules.json'}: expected a list of steps with type and path, got"
+            f" {excerpt(steps)}"
+        )
+    for step in steps:
+        kind, place = str(step["type"]).rpartition(".")[2], folder / str(step["path"])
         if kind not in STEPS:
             raise InputError(
                 f"{folder / 'modules.json'}: a step {kind}; expected {', '.join(STEPS)}. Use"
@@ -108,11 +117,19 @@ def read_sentence(name: str) -> Sentence | None:
         unit = unit or kind == "Normalize"
     known = _read(folder / "config_sentence_transformers.json")
     chosen = (known.get("prompts") or {}).get(known.get("default_prompt_name")) or ""
-    length = _read(folder / "sentence_bert_config.json").get("max_seq_length")
+    own = _read(folder / "sentence_bert_config.json")
+    length = own.get("max_seq_length")
     if length is None:
         length = _read(folder / "tokenizer_config.json").get("model_max_length")
+    if length is not None and not isinstance(length, int | float):
+        raise InputError(
+            f"{folder / 'sentence_bert_config.json'}: max_seq_length {excerpt(length)}: expected a"
+            " number of tokens"
+        )
     known_length = int(length) if length and length < 1e6 else None
-    return Sentence(pooling or "mean", known_length, nn.Sequential(*dense), unit, chosen, prompts)
+    lower = own.get("do_lower_case") is True
+    layers = nn.Sequential(*dense)
+    return Sentence(pooling or "mean", known_length, layers, unit, chosen, prompts, lower)
 
 
 def _read(file: Path) -> dict[str, Any]:
@@ -136,14 +153,23 @@ def _pooling(file: Path, settings: dict[str, Any]) -> str:
 def _dense(folder: Path) -> list[nn.Module]:
     """A linear layer and its activation."""
     settings = read_json(folder / "config.json")
-    layer = nn.Linear(
-        settings["in_features"], settings["out_features"], bias=settings.get("bias", True)
-    )
+    sizes = settings.get("in_features"), settings.get("out_features")
+    if not all(isinstance(size, int) for size in sizes):
+        raise InputError(
+            f"{folder / 'config.json'}: expected in_features and out_features, whole numbers"
+        )
+    layer = nn.Linear(sizes[0], sizes[1], bias=settings.get("bias", True))
     if (folder / "model.safetensors").is_file():
         state = load_file(folder / "model.safetensors")
     else:
         state = torch.load(folder / "pytorch_model.bin", weights_only=True, map_location="cpu")
-    layer.load_state_dict({k.removeprefix("linear."): v for k, v in state.items()})
+    try:
+        layer.load_state_dict({k.removeprefix("linear."): v for k, v in state.items()})
+    except RuntimeError as error:
+        raise InputError(
+            f"{folder}: its weights are of other shapes than its config.json says"
+            f" ({sizes[0]} to {sizes[1]})"
+        ) from error
     name = str(settings.get("activation_function", "torch.nn.modules.linear.Identity"))
     kind = name.rpartition(".")[2]
     if not name.startswith("torch.nn.") or not hasattr(nn, kind):

@@ -177,21 +177,31 @@ def _brat_mention(where: str, columns: list[str], text: str, left_out: Counter[s
     return checked._replace(entity="", type=shape[1])
 
 
+#: characters that end a line or a column; in brat's files they become blanks
+LINE_MARKS = re.compile("[\t\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
+
+
 def brat_lines(record: dict[str, Any]) -> str:
     """The .ann file of a record."""
     text, rows, attributes = record["text"], [], 0
     for number, m in enumerate(record["mentions"], start=1):
         kind = re.sub(r"\W+", "_", str(m.get("type") or "Entity")).strip("_") or "Entity"
-        surface = " ".join(text[m["start"] : m["end"]].split("\n"))
+        surface = LINE_MARKS.sub(" ", text[m["start"] : m["end"]])
         rows.append(f"T{number}\t{kind} {m['start']} {m['end']}\t{surface}")
         if m.get("entity"):
             entity = str(m["entity"])
+            if len(entity.split()) != 1:
+                raise InputError(
+                    f"document {record['id']}: the id {entity!r} has a blank, which a reference of"
+                    " brat cannot have. Write ids without blanks, or choose another format."
+                )
             reference = entity if ":" in entity else f"{OWN_IDS}{entity}"
-            rows.append(f"N{number}\tReference T{number} {reference}\t{m.get('name') or surface}")
-        for name in ATTRIBUTES:
-            if m.get(name):
+            name = LINE_MARKS.sub(" ", str(m.get("name") or surface))
+            rows.append(f"N{number}\tReference T{number} {reference}\t{name}")
+        for attribute in ATTRIBUTES:
+            if m.get(attribute):
                 attributes += 1
-                rows.append(f"A{attributes}\t{name.capitalize()} T{number}")
+                rows.append(f"A{attributes}\t{attribute.capitalize()} T{number}")
     return "".join(f"{row}\n" for row in rows)
 
 
@@ -368,7 +378,7 @@ def conll_lines(record: dict[str, Any]) -> str:
             taken |= set(place)
             kind = str(m.get("type") or "Entity")
             tags |= {at: f"{'B' if at == m['start'] else 'I'}-{kind}" for at in place}
-    rows = [f"# id = {record['id']}"]
+    rows = [f"# id = {LINE_MARKS.sub(' ', str(record['id']))}"]
     last = 0
     for match in re.finditer(r"\w+|[^\w\s]", text):
         if "\n" in text[last : match.start()]:
@@ -620,19 +630,34 @@ def mention_rows(record: dict[str, Any]) -> Iterator[list[Any]]:
         yield ["" if row.get(name) is None else row[name] for name in MENTION_COLUMNS]
 
 
+LONGEST_NAME = 200  #: bytes of a file's name without its ending
+
+
 def name_places(
     records: Iterable[dict[str, Any]], folder: Path
 ) -> Iterator[tuple[Path, dict[str, Any]]]:
     """(where in `folder` a record's files are, without an ending; the record); its id names them.
-    Raises InputError for two ids with one name of a file."""
-    names = set[str]()
+    Raises InputError for two ids with one name of a file, and for one that is too long."""
+    names = dict[str, str]()
     for record in records:
-        name = re.sub(r"[^\w.@/-]+", "-", str(record["id"])).strip("/")
+        own_id = str(record["id"])
+        name = re.sub(r"[^\w.@/-]+", "-", own_id).strip("/")
         parts = [part for part in name.split("/") if part not in ("", ".", "..")]
+        # a name that begins with a dot is that of a hidden file
+        parts = [f"_{part}" if part.startswith(".") else part for part in parts]
         name = "/".join(parts) or "-"
+        if any(len(part.encode()) > LONGEST_NAME for part in parts):
+            raise InputError(
+                f"document {own_id:.40}…: its id is too long for a file's name (more than"
+                f" {LONGEST_NAME} bytes). Give it a shorter one."
+            )
         if name in names:
-            raise InputError(f"{folder}: two documents have the id {record['id']!r}")
-        names.add(name)
+            same = "" if names[name] == own_id else f" and {names[name]!r}, which become {name}"
+            raise InputError(
+                f"document {own_id!r}: a second one of this id{same}. Give each one of its own;"
+                " they name the files."
+            )
+        names[name] = own_id
         place = folder / name
         place.parent.mkdir(parents=True, exist_ok=True)
         yield place, record
