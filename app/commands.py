@@ -345,6 +345,8 @@ def sync(folder: Path | None = None) -> None:
     """
     from core.journal import sync
 
+    if folder is not None and not folder.is_dir():
+        raise InputError(f"{folder}: no such folder. Expected one of runs.")
     runs, lines, busy = sync(folder)
     going = f"; {busy} still running, which deliver by themselves" if busy else ""
     print(f"{lines:,} records of {runs} runs delivered{going}")

@@ -400,11 +400,25 @@ def _encoder_from_export(name: str, folder: Path) -> Encoder:
     )
 
 
+def _kind_of_folder(folder: Path) -> str:
+    """What a folder without a model in it is, where its files say so."""
+    if (folder / "adapter_config.json").is_file():
+        return " (an adapter of PEFT: merge it into its model first, merge_and_unload)"
+    if (folder / "0_Transformer" / "config.json").is_file():
+        return (
+            " (an older layout of sentence-transformers: move the files of 0_Transformer up, and"
+            ' leave its path in modules.json empty, "")'
+        )
+    if any(folder.glob("*.ckpt")):
+        return " (a checkpoint of Lightning: its run has an export/ beside it)"
+    return ""
+
+
 def _plain(name: str, folder: Path) -> Encoder:
     if not (folder / "config.json").is_file():
         raise InputError(
-            f"MODEL={folder}: a folder without config.json; expected an export or a Hugging Face"
-            " folder"
+            f"MODEL={folder}: a folder without config.json{_kind_of_folder(folder)}; expected an"
+            " export or a Hugging Face folder"
         )
     return Encoder(name, str(folder), PLAIN, None, files_identity(folder), {})
 

@@ -366,7 +366,7 @@ class Finetuning(PaperModule):
         if data.max_length > int(encoder.max_length):  # type: ignore[arg-type]
             raise InputError(
                 f"max_length {data.max_length}: this encoder takes at most {encoder.max_length}"
-                " tokens"
+                f' tokens. Give --args "--data.init_args.max_length {encoder.max_length}"'
             )
         if data.markers:
             encoder.resize_token_embeddings(len(data.tokenizer))  # type: ignore[operator]

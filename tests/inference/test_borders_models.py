@@ -169,3 +169,28 @@ def test_embed_takes_a_text_or_a_file(
     words = ["embed", "--model", str(folder), "--json", "--text", "gout", "--input"]
     assert main([*words, str(tmp_path / "none.txt")]) == 2
     assert "--text or --input FILE: expected one of the two" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("file", "said"),
+    [
+        ("adapter_config.json", "an adapter of PEFT: merge it"),
+        ("0_Transformer/config.json", "an older layout of sentence-transformers"),
+        ("last.ckpt", "a checkpoint of Lightning"),
+        ("notes.txt", "without config.json; expected an export"),
+    ],
+)
+def test_a_folder_that_is_no_model_is_named_by_what_it_is(
+    tmp_path: Path, file: str, said: str
+) -> None:
+    (tmp_path / file).parent.mkdir(exist_ok=True)
+    (tmp_path / file).write_text("{}")
+    with pytest.raises(InputError, match=said):
+        encoder(str(tmp_path))
+
+
+def test_a_missing_folder_of_runs_is_an_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["sync", str(tmp_path / "none")]) == 2
+    assert "none: no such folder" in capsys.readouterr().err
