@@ -569,7 +569,8 @@ def _raw_lines(handle: IO[bytes]) -> Iterator[bytes]:
         while line := text.readline(_largest + 1):
             yield line.encode("latin-1")
     finally:
-        text.detach()  # else it would close the handle
+        if not handle.closed:  # where a reader stopped before the end, the file is closed first
+            text.detach()  # else it would close the handle
 
 
 def lines_of(

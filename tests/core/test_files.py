@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -246,3 +247,16 @@ def test_a_folder_taken_away_by_a_killed_process_comes_back(tmp_path: Path) -> N
     assert [p.name for p in tmp_path.iterdir()] == ["graph"] and (
         tmp_path / "graph" / "content"
     ).read_text() == "old"
+
+
+def test_a_reader_that_stops_before_the_end_leaves_no_complaint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", said.append)
+    (tmp_path / "x.txt").write_bytes(b"a\rb\rc\r")  # line ends of old Macs
+    begun = files.lines(tmp_path / "x.txt")
+    assert next(begun) == (1, "a")
+    del begun
+    gc.collect()
+    assert said == []
