@@ -34,7 +34,12 @@ from datamodules.tasks.definition import SUITE_OWN as SUITE
 from datamodules.tasks.definition import Definition, own_folder
 from datamodules.tasks.selection import document_hash
 from kg.documents.annotations import UNTYPED
-from kg.documents.formats import annotated_documents, files_in, with_annotations
+from kg.documents.formats import (
+    annotated_documents,
+    check_annotated,
+    files_in,
+    with_annotations,
+)
 from kg.documents.mentions import Document
 
 LOG = logging.getLogger(__name__)
@@ -288,6 +293,7 @@ def read_examples(
     if kind is not None:
         return [example for path in files for example in read_lines(path, kind)]
     roots = [data] if data.is_dir() else []
+    check_annotated(files, format)
     found: dict[str, Document] = {}
     for document in annotated_documents(files, format, left_out, roots):
         if document.id in found:

@@ -891,13 +891,6 @@ def annotated_documents(
     roots: the folders that were given, in which ids are paths. left_out: annotations without an
     entity are kept, and so not in it. Raises InputError as :func:`documents`.
     """
-    for path in files:
-        if (format or _ENDINGS.get(_ending(path))) == "table":
-            raise InputError(
-                f"{path}: a table of texts holds no annotations. Expected brat, PubTator, BioC,"
-                f" JSON lines, CoNLL, DocBin or PubAnnotation; CoNLL of this name: {FORMAT_OPTION}"
-                " conll"
-            )
     beside = [path for path in files if path.with_suffix(".ann").is_file()]
     form = format or ("brat" if any(path.suffix == ".txt" for path in beside) else None)
     chosen = list(files)
@@ -909,6 +902,17 @@ def annotated_documents(
     yield from documents(chosen, form, "skip", encoding, unused, True, own)
     unused.pop(NO_ENTITY, None)
     left_out.update(unused)
+
+
+def check_annotated(files: Sequence[Path], format: str | None) -> None:
+    """Raise InputError for a table of texts, which holds no annotations."""
+    for path in files:
+        if (format or _ENDINGS.get(_ending(path))) == "table":
+            raise InputError(
+                f"{path}: a table of texts holds no annotations. Expected brat, PubTator, BioC,"
+                f" JSON lines, CoNLL, DocBin or PubAnnotation; CoNLL of this name: {FORMAT_OPTION}"
+                " conll"
+            )
 
 
 def with_annotations(files: Sequence[Path]) -> list[Path]:

@@ -256,7 +256,7 @@ def test_settings_that_one_encoder_supports() -> None:
         (["finetune"], "TASK is missing: a task (kepl tasks)"),
         (
             ["finetune", "NCBI", "MODLE=x"],
-            "no setting MODLE; did you mean MODEL? Choose from: TASK, NAME, MODEL, SEEDS",
+            "no setting MODLE; did you mean MODEL? Choose from: TASK, NAME, DATA_FORMAT, MODEL",
         ),
         (["finetune", "NCBI", "PROFILE=big"], "PROFILE=big: expected one of small, paper"),
         (["finetune", "NCBI", "SEEDS=many"], "SEEDS=many: expected how many"),
