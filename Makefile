@@ -109,7 +109,7 @@ test: $(INSTALLED)  ## tests that need no GPU and no long training (TESTS_AT_ONC
 test-slow: $(INSTALLED)  ## the slow tests, for a nightly run
 	@$(VENV_PYTHON) -P -m pytest -m slow $(ARGS)
 
-fuzz: $(INSTALLED)  ## broken files for every reader, seeded (SECONDS=60 SEED=0 ARGS="--only jsonl"); exit 1 after a crash
+fuzz: $(INSTALLED)  ## broken files for every reader, seeded (SECONDS=60 SEED=0 ARGS="--only jsonl"); exit 1 after a crash or a row neither used nor counted
 	@$(VENV_PYTHON) -P -m tests.fuzz --seconds $(or $(SECONDS),60) --seed $(or $(SEED),0) $(ARGS)
 
 soak: $(INSTALLED)  ## a server under 16 clients, half of them slow or broken (MINUTES=30)

@@ -122,8 +122,8 @@ def files_identity(folder: str | Path) -> str:
     whole = Path(folder).parent / "model.safetensors"
     if whole.is_file() and not any(p.suffix in (".safetensors", ".bin") for p in files):
         files.append(whole)  # the encoder/ of a fine-tuned model, whose weights are one folder up
-    own = {p.name: sha256(p) for p in files}
-    return digest(own | _steps_of(Path(folder)))
+    checksums = {p.name: sha256(p) for p in files}
+    return digest(checksums | _steps_of(Path(folder)))
 
 
 def _steps_of(folder: Path) -> dict[str, str]:
@@ -151,10 +151,10 @@ def load_whole(kind: Any, name: str, **options: Any) -> Any:
 def check_vocabulary(name: str, tokenizer: Any, model: Any) -> None:
     """Raise InputError for a tokenizer with ids that a model has no vectors for."""
     highest = max(tokenizer.get_vocab().values(), default=0)
-    known = model.get_input_embeddings().num_embeddings
-    if highest >= known:
+    vectors = model.get_input_embeddings().num_embeddings
+    if highest >= vectors:
         raise InputError(
-            f"model {name!r}: its tokenizer has ids up to {highest}, its weights {known} vectors."
+            f"model {name!r}: its tokenizer has ids up to {highest}, its weights {vectors} vectors."
             " They are not of one model, or the tokenizer was extended: use the files that belong"
             " together."
         )

@@ -34,7 +34,7 @@ from inference.options import (
 )
 from inference.sentence import Sentence, family_pooling, pool, read_sentence
 from kg.search.index import EXACT, INDEX, Index, backends_in, checked_backend, extend, write
-from models.encoders import DECODERS
+from models.encoders import DECODERS, token_limit
 from models.sentence import NAME_TOKENS
 
 LOG = logging.getLogger(__name__)
@@ -72,13 +72,13 @@ class Embedder:
     ) -> None:
         self.linker, self.sentence, self.tokens = linker, sentence, tokens
         self.pooling, self.dot = options.pooling or usual_pooling, options.similarity == "dot"
-        most = int(getattr(encoder, "max_length", 0)) or NAME_TOKENS
-        usual_length = min((sentence and sentence.max_length) or NAME_TOKENS, most)
-        if (options.max_length or 0) > most:
+        usual_length = (sentence and sentence.max_length) or NAME_TOKENS
+        most = _count_positions(encoder)
+        if most is not None and (options.max_length or 0) > most:
             raise InputError(
                 f"--max-length {options.max_length}: the model has positions for {most} tokens"
             )
-        self.max_length = options.max_length or usual_length
+        self.max_length = options.max_length or min(usual_length, most or usual_length)
         self.device, self.bf16 = options.device, uses_bf16(options.precision, options.device)
         self.backend, self.index = options.backend or "torch", options.index
         self.hidden_size = int(encoder.hidden_size)
@@ -317,6 +317,14 @@ def default_pooling(module: Any, sentence: Sentence | None, name: str) -> str:
         " model that was trained with means, give --pooling mean."
     )
     return "cls"
+
+
+def _count_positions(encoder: Any) -> int | None:
+    """The most tokens that an encoder has positions for; None where they are relative."""
+    config = getattr(getattr(encoder, "bert", None), "config", None)
+    if config is None or not getattr(config, "max_position_embeddings", None):
+        return None
+    return token_limit(config)
 
 
 def check_encodes(chosen: Encoder) -> None:

@@ -27,7 +27,12 @@ from datamodules.linking.readers import graph_dictionary
 from datamodules.tasks import Tagged
 from datamodules.tasks.linking import Task
 from datamodules.tasks.own import divide_documents, split_files
-from kg.documents.formats import annotated_documents, files_in, with_annotations
+from kg.documents.formats import (
+    annotated_documents,
+    check_annotated,
+    files_in,
+    with_annotations,
+)
 from kg.documents.mentions import Document
 from kg.graph import KnowledgeGraph, fingerprint, split_types
 from kg.ids import BareIds, Ids
@@ -126,6 +131,7 @@ def read_gold(gold: Gold, left_out: Counter[str]) -> list[Document]:
     file, and files without an annotation."""
     paths = list(gold.gold)
     files = [path.resolve() for path in files_in(paths, left_out)]
+    check_annotated(files, gold.gold_format)
     roots = [path for path in paths if path.is_dir()]
     found = list(annotated_documents(files, gold.gold_format, left_out, roots))
     check_types(gold, found)
@@ -139,8 +145,8 @@ def read_gold(gold: Gold, left_out: Counter[str]) -> list[Document]:
 
 def check_types(gold: Gold, found: Sequence[Document]) -> None:
     """Raise InputError for a type that no mention has."""
-    every = {m.type for document in found for m in (*document.mentions, *document.unlinked)}
-    known = {one.strip() for kind in every for one in kind.split("|")}
+    mentions = [m for document in found for m in (*document.mentions, *document.unlinked)]
+    known = {kind.strip() for mention in mentions for kind in mention.type.split("|")}
     missing = {kind.casefold() for kind in gold.gold_types} - {kind.casefold() for kind in known}
     if missing:
         there = sorted(known - {""})

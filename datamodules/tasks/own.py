@@ -253,23 +253,23 @@ def split_files(data: Path) -> dict[str, list[Path]]:
         return {"train": [data.resolve()]}
     left_out = Counter[str]()
     every = [path.resolve() for path in files_in([data], left_out)]
-    found: dict[str | None, list[Path]] = {}
+    found: dict[str, list[Path]] = {}
+    unnamed: list[Path] = []
     for path in every:
-        top = path.relative_to(data.resolve()).parts[0]
-        found.setdefault(part_of_name(top), []).append(path)
-    unnamed = found.pop(None, [])
+        part = part_of_name(path.relative_to(data.resolve()).parts[0])
+        (unnamed if part is None else found.setdefault(part, [])).append(path)
     if "train" in found and unnamed:
         raise InputError(
             f"{unnamed[0]}: its name says none of train, dev and test, and that of"
             f" {found['train'][0].name} does. Rename the files, or take"
             f" {'this one' if len(unnamed) == 1 else f'these {len(unnamed):,}'} away."
         )
-    if "train" in found or not every:
-        return {str(split): own for split, own in found.items()}
+    if "train" in found:
+        return found
     if found and not unnamed:
         raise InputError(
-            f"{data}: files of {' and '.join(map(str, sorted(found)))}, none of train"  # type: ignore[type-var]
-            f" ({every[0].name}). Name one train, or give a folder without these words."
+            f"{data}: files of {' and '.join(sorted(found))}, none of train ({every[0].name}). Name"
+            " one train, or give a folder without these words."
         )
     return {"train": every}
 

@@ -376,7 +376,7 @@ def conll_lines(record: dict[str, Any]) -> str:
         place = range(m["start"], m["end"])
         if taken.isdisjoint(place):
             taken |= set(place)
-            kind = str(m.get("type") or "Entity")
+            kind = str(m.get("type") or UNTYPED)
             tags |= {at: f"{'B' if at == m['start'] else 'I'}-{kind}" for at in place}
     rows = [f"# id = {LINE_MARKS.sub(' ', str(record['id']))}"]
     last = 0

@@ -44,6 +44,7 @@ from core.files import (
     written,
 )
 from core.outputs import MANIFEST
+from kg.build.rows import begins_with_array
 from kg.documents.annotations import (
     brat_documents,
     conll_documents,
@@ -569,7 +570,7 @@ def format_of(path: str | Path | Span) -> str:
             return "pubannotation"
         if b'"passages"' in head and (b'"documents"' in head or b'"PubTator3"' in head):
             return "biocjson"
-        if head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"[":
+        if begins_with_array(path):
             return "json"
     if ending not in _ENDINGS:
         raise InputError(

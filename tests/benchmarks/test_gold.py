@@ -312,3 +312,9 @@ def test_ids_are_read_as_everywhere_and_a_repeated_annotation_counts_once(
     (result,) = Evaluate(own=own, part=Folds(graph=graph)).run()
     assert result.scores[OVERALL]["f1"] == pytest.approx(1)
     assert "left out: 1 repeated annotations" in caplog.text
+
+
+def test_a_table_of_texts_is_no_gold(graph: Path, tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("id,text\n1,gout\n")
+    with pytest.raises(InputError, match=r"x\.csv: a table of texts holds no annotations"):
+        gold_linking(Gold(gold=[tmp_path / "x.csv"]), graph)

@@ -353,7 +353,7 @@ def main(words: list[str] | None = None) -> int:
     counts, told = run(given.only or list(READERS), given.seed, given.first, given.inputs, seconds)
     print(table(counts))
     print("\n".join(told))
-    return int(any(c["crash"] for c in counts.values()))
+    return int(any(c["crash"] or c["lost"] for c in counts.values()))
 
 
 if __name__ == "__main__":

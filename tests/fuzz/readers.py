@@ -107,13 +107,14 @@ def text_lines(content: bytes) -> int:
 
 
 def table_lines(content: bytes) -> int:
-    """As `text_lines`, of a table, which may be UTF-16."""
+    """As `full_lines`, of a table, which may be UTF-16."""
     if content.startswith((b"\xff\xfe", b"\xfe\xff")):
         content = content.decode("utf-16", errors="replace").encode()
-    return text_lines(content)
+    return full_lines(content)
 
 
 def full_lines(content: bytes) -> int:
+    """Lines with something in them: blank ones of JSON lines and of tables hold nothing."""
     return sum(bool(line.decode().strip()) for line in split(content))
 
 
@@ -319,10 +320,10 @@ def _annotations(path: Path, form: str | None = None) -> None:
 
 
 READERS: dict[str, Reader] = {
-    "jsonl": Reader(written("a.jsonl", fake_documents.jsonl), document_rows("a.jsonl"), text_lines),
+    "jsonl": Reader(written("a.jsonl", fake_documents.jsonl), document_rows("a.jsonl"), full_lines),
     "jsonl.gz": Reader(written("a.jsonl.gz", fake_documents.jsonl), document_rows("a.jsonl.gz")),
     "pubmedds": Reader(
-        written("a.json", fake_documents.pubmedds), document_rows("a.json"), text_lines
+        written("a.json", fake_documents.pubmedds), document_rows("a.json"), full_lines
     ),
     "text": Reader(written("a.txt", fake_documents.plain), document_rows("a.txt"), text_lines),
     "brat": Reader(
@@ -397,7 +398,7 @@ READERS: dict[str, Reader] = {
         consumed(
             lambda path: stream.read_rows([path], "question", "answers", "utf-8"), "a.jsonl", 0
         ),
-        text_lines,
+        full_lines,
     ),
     "tables": Reader(
         lambda folder: [put(name, text)(folder)[0] for name, text in TABLES.items()],

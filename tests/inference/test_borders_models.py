@@ -11,7 +11,14 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoConfig, AutoModelForTokenClassification
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import (
+    AutoConfig,
+    AutoModelForTokenClassification,
+    PreTrainedTokenizerFast,
+    T5Config,
+    T5EncoderModel,
+)
 
 from app.cli import main
 from core.files import InputError
@@ -194,3 +201,15 @@ def test_a_missing_folder_of_runs_is_an_error(
 ) -> None:
     assert main(["sync", str(tmp_path / "none")]) == 2
     assert "none: no such folder" in capsys.readouterr().err
+
+
+def test_a_model_of_relative_positions_takes_any_length(tmp_path: Path) -> None:
+    names = {"renal": 2, "failure": 3, "[PAD]": 0, "[UNK]": 1}
+    backend = Tokenizer(models.WordLevel(names, unk_token="[UNK]"))
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    PreTrainedTokenizerFast(
+        tokenizer_object=backend, pad_token="[PAD]", unk_token="[UNK]"
+    ).save_pretrained(tmp_path)
+    config = T5Config(vocab_size=4, d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2)
+    T5EncoderModel(config).save_pretrained(tmp_path)
+    assert embed(tmp_path, max_length=900).max_length == 900
