@@ -5,11 +5,9 @@ for any graph.
 
 A mention is known when it is a name of the graph, word for word in any case and in normal form
 (:mod:`kg.linking.normal`; white space and the cut of tokens do not matter). Nothing is left out for
-being short or a function word, and a part of a mention is no
-mention: what a linker finds in the text is another question. MODEL= asks the entities of a KeBioLM
-    instead of a graph: those that
-its table has a vector for. All available splits are counted together, as the paper's 8.7 to 58.5 %
-are.
+being short or a function word, and a part of a mention is no mention: what a linker finds in the
+text is another question. MODEL= asks the entities of a KeBioLM instead of a graph: those that its
+table has a vector for. All available splits are counted together, as the paper's 8.7 to 58.5 % are.
 
 In relation sets those entities count that are in an example, once however many examples there are.
 GAD's sentences came without them.

@@ -45,8 +45,7 @@ class Record:
 
     task, model, metric   what was scored; of a difference the metric says from what
     value, sd, interval   the mean over `seeds`, its standard deviation, and the 95 % interval;
-                          printed with `digits`, a difference
-                          with its sign (`signed`)
+                          printed with `digits`, a difference with its sign (`signed`)
     p, p_seeds            of the paired bootstrap of a difference over examples, and of its paired t
                           over seeds
     options               what distinguishes the model from others of its name

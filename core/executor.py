@@ -195,8 +195,7 @@ class PartsFolder:
         make     writes a part and returns its counts, which JSON can hold; the same function and
                  task write the same bytes
         begin    what every part needs, called where parts are made and only if there are any: once
-                 for all local processes,
-                 which share its memory, and once in each Ray actor
+                 for all local processes, which share its memory, and once in each Ray actor
         finished is given the counts of each part that was made, as they come
         each     likewise of every part, also of those that were there; what it removes from them is
                  not kept for all

@@ -8,9 +8,8 @@ A folder holds
     mlflow.json     run_id, tracking_uri, and delivered: the bytes of the journal that MLflow has
 
 Work never waits for MLflow: without it everything stays in the journal, and a later run of the same
-    command or ``kepl sync``
-delivers it. Each line is delivered once: a metric is known again by its step and time, which are
-    those of its line.
+command or ``kepl sync`` delivers it. Each line is delivered once: a metric is known again by its
+step and time, which are those of its line.
 """
 
 from __future__ import annotations

@@ -112,11 +112,10 @@ def chemprot(
     """ChemProt's three tables: an example for each chemical and gene of one sentence.
 
     abstracts: id, title, abstract. entities: id, T<n>, CHEMICAL | GENE-Y | GENE-N, start, end,
-        text; offsets in
-    "title<one character>abstract". gold: id, CPR:<n>, Arg1:T<n> (the chemical), Arg2:T<n> (the
-    gene). The title is a sentence of its own; a sentence end inside an entity is none. A pair
-    without a gold relation is "false". Gold relations across sentences are counted in `found`.
-    `mentions` gets {(document, entity): its text} of the entities that are in an example.
+    text; offsets in "title<one character>abstract". gold: id, CPR:<n>, Arg1:T<n> (the chemical),
+    Arg2:T<n> (the gene). The title is a sentence of its own; a sentence end inside an entity is
+    none. A pair without a gold relation is "false". Gold relations across sentences are counted in
+    `found`. `mentions` gets {(document, entity): its text} of the entities that are in an example.
     """
     found = Counter() if found is None else found
     texts = _chemprot_texts(abstracts, encoding)

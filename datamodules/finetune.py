@@ -199,9 +199,9 @@ class FinetuneData(pl.LightningDataModule):
     tokenizer   the encoder's: folder or hub name
     max_length  tokens a sequence, with [CLS] and [SEP]
     linker      dotted name, in `datamodules`, of what makes the encoder's mentions, where it asks
-                for them: called with
-                `linker_folder` (the encoder's export) it returns a function of the texts and their
-                tokens' offsets whose result the encoder accepts as `mentions`
+                for them: called with `linker_folder` (the encoder's export) it returns a function
+                of the texts and their tokens' offsets whose result the encoder accepts as
+                `mentions`
     linker_settings  further arguments of the linker
     negatives   ranking: wrong answers that a right one is compared with in an epoch
 

@@ -1,10 +1,9 @@
 """Batches for KnowBERT's pre-training (Peters et al., EMNLP 2019, Sections 3.2 to 3.4).
 
 The text is that of :mod:`datamodules.ordered`. A mention has candidates, the entities that its
-entity may be taken for by
-name: those that share one of its names, and those whose name is inside one. Masked mentions have
-    none, which would tell
-what is masked. As everywhere, a batch is a function of (seed, step, example).
+entity may be taken for by name: those that share one of its names, and those whose name is inside
+one. Masked mentions have none, which would tell what is masked. As everywhere, a batch is a
+function of (seed, step, example).
 """
 
 from __future__ import annotations

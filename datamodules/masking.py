@@ -40,10 +40,9 @@ def masked(
     predicted.
 
     Every unit is drawn independently: with probability `mask` all its tokens become `mask_id`, with
-        `random` each
-    becomes a draw from `random_ids`, with `keep` all stay; in each case they are predicted. The
-    three are shares of tokens in expectation. (KeBioLM, Section 3.2: 12 % and 1.5 %; one draw a
-    unit, so that no entity is half visible.)
+    `random` each becomes a draw from `random_ids`, with `keep` all stay; in each case they are
+    predicted. The three are shares of tokens in expectation. (KeBioLM, Section 3.2: 12 % and 1.5 %;
+    one draw a unit, so that no entity is half visible.)
     """
     corrupted = ids.astype(np.int64)
     labels = np.full(len(ids), IGNORE, np.int64)

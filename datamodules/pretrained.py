@@ -2,8 +2,7 @@
 Face hub.
 
 Everything of transformers is loaded by :func:`load`, which runs no code of a model's. What a model
-is, :func:`identity` says by
-its files: a name on the hub means other weights tomorrow."""
+is, :func:`identity` says by its files: a name on the hub means other weights tomorrow."""
 
 from __future__ import annotations
 

@@ -4,12 +4,11 @@ loads.
     kepl data vocabulary --graph GRAPH [--texts FILE ...] --out FOLDER
 
 Every Chinese character is a token; Latin text is lower-cased and falls into word pieces. The
-vocabulary holds, in this
-order: [PAD] [UNK] [CLS] [SEP] [MASK], [unused0] ... [unused99], the characters of BLOCKS whether
-    they occur or not,
-every character of the graph and those that the texts have RARE times or more, and the most frequent
-Latin word pieces. Characters that the tokenizer does not split off (letters, digits, signs such as
-℃) are there twice, the second time as `##` pieces, so that no word of known characters is unknown.
+vocabulary holds, in this order: [PAD] [UNK] [CLS] [SEP] [MASK], [unused0] ... [unused99], the
+characters of BLOCKS whether they occur or not, every character of the graph and those that the
+texts have RARE times or more, and the most frequent Latin word pieces. Characters that the
+tokenizer does not split off (letters, digits, signs such as ℃) are there twice, the second time as
+`##` pieces, so that no word of known characters is unknown.
 """
 
 from __future__ import annotations

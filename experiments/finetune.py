@@ -14,12 +14,11 @@ on new text:
                         plain encoder as a token classifier, every other model as an encoder
     tokenizer*          with the task's markers
     encoder/            what the encoder's `load` and linker read beside the weights of its BERT
-                        (config, tables, names); it is an
-                        encoder's export itself, and can be fine-tuned again
+                        (config, tables, names); it is an encoder's export itself, and can be
+                        fine-tuned again
     its manifest        `kind`, `labels`, `markers`, `language`, `max_length`, `task`, `suite`;
-                        `model`, `head` and `linker` with
-                        their settings; `request` (--request); `checksums` of every file above.
-                        Paths in it are relative.
+                        `model`, `head` and `linker` with their settings; `request` (--request);
+                        `checksums` of every file above. Paths in it are relative.
 
 A killed run resumes from its last complete epoch.
 """

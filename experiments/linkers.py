@@ -9,8 +9,8 @@ A paper's finetune.yaml has, beside the run's settings,
               data      the data's setting that takes the folder made
               protocol  settings of the scoring (benchmarks.linking.protocol) that `build` takes too
               options   settings of the command, each with its help, the run's setting that it sets
-                        and its values, the
-                        default first; another one is shown in the label of the result
+                        and its values, the default first; another one is shown in the label of the
+                        result
     epochs    by profile and task
     tasks     settings by profile and task, those with build. before them for `build`;  small  of
               PROFILE=small

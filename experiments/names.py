@@ -4,9 +4,8 @@
     name=folder      the same, with its results under the name: that of a table's row, for example
     paper[/stem]     a folder of experiments/ with an encoder.yaml: its newest finished run
     TASK/encoder     what `make finetune TASK= MODEL=` trained: the newest digest with default
-                     settings (no ARGS, no options),
-                     its lowest finished seed; TASK/encoder@<digest>-seed<k> names one run, whatever
-                     its settings
+                     settings (no ARGS, no options), its lowest finished seed;
+                     TASK/encoder@<digest>-seed<k> names one run, whatever its settings
     short name       a packaged encoder (minilm), or one without training (bilstm)
     hub name         asked of the Hugging Face hub, unless its first part is, or nearly is, a paper
                      or a task
@@ -17,8 +16,7 @@ As an encoder, a fine-tuned model is its encoder with the fine-tuned weights. en
     linker  dotted name, in `datamodules`, of what makes its mentions, if it asks for them
     stem    the run that the bare name means
     small   settings that fine-tuning in PROFILE=small changes for it; under the name of a head
-            (PairClassifier), those of
-            the tasks with that head
+            (PairClassifier), those of the tasks with that head
     masked_lm  dotted name, in `models`, of what fills masks with it; without the key, a masked LM
     in the usual layout options  settings of `make finetune` that this encoder alone supports,
     numbers: {HITS: {setting: <config key>, help: …}}

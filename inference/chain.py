@@ -4,7 +4,7 @@ candidates -> rerank -> leave out NIL.
     detect      dictionary: the graph's names, longest match (kg.linking.matcher); a fine-tuned
                 tagger (NCBI/minilm, a folder); a token classifier of others (a folder, a hub name);
                 kebiolm: the spans that its detector finds; A + B: the mentions of both, of two that
-                    overlap the longer one
+                overlap the longer one
     candidates  names: the entities that have the mention as a name; or a model that links (sapbert,
         genbioel, kebiolm, any encoder)
     rerank      a second model that puts the candidates in its own order: a cross-encoder
@@ -99,13 +99,11 @@ class Linked(NamedTuple):
     """A mention, and what it means: the best of `candidates`, or nothing (NIL).
 
     type: the detector's, else the entity's. score: the best candidate's; detector_score: the
-        detector's, where it has one.
-    part: of a composite mention the phrase that is linked ("breast cancer" of "breast and ovarian
-        cancer"); each part is a Linked
-    of its own, with the place of the whole. matched: how the mention differs from the entity's
-    name, where it was found by a weaker form ("plural"; kg.linking.normal). negated, family,
-    historical, hypothetical: what the text says of it, where that is looked for
-    (inference.attributes).
+    detector's, where it has one. part: of a composite mention the phrase that is linked ("breast
+    cancer" of "breast and ovarian cancer"); each part is a Linked of its own, with the place of the
+    whole. matched: how the mention differs from the entity's name, where it was found by a weaker
+    form ("plural"; kg.linking.normal). negated, family, historical, hypothetical: what the text
+    says of it, where that is looked for (inference.attributes).
     """
 
     start: int
@@ -208,8 +206,7 @@ class Pipeline:
     types       mentions of other types than these, in whatever case, are left out; none: all are
                 kept
     negation    say of each mention whether the text denies it, and whether it is of a relative, of
-                the past or supposed, by
-                English rules (inference.attributes)
+                the past or supposed, by English rules (inference.attributes)
     matching    how names and texts are compared, and which kinds of names a dictionary detects
     options     how the models link, by keyword: beams=10, device="cuda"
                 (inference.options.LinkerOptions)

@@ -33,8 +33,7 @@ class Candidate(NamedTuple):
     """A concept, the dictionary's name that spoke for it, and that name's score.
 
     tied: whether another concept has the same name and nothing decides between them. matched: how
-        the mention differs from
-    the name, where it is found by a weaker form (kg.linking.normal).
+    the mention differs from the name, where it is found by a weaker form (kg.linking.normal).
     """
 
     concept: str

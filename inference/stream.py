@@ -141,8 +141,7 @@ def pubtator(line: dict[str, Any]) -> str:
     an empty abstract.
 
     A mention that is linked to nothing has the id -. What else is said of a mention is in a seventh
-    column, which readers of
-    PubTator leave out: negated=true; part=breast cancer.
+    column, which readers of PubTator leave out: negated=true; part=breast cancer.
     """
     text = line["text"].translate(_SEPARATORS)
     name = _plain_id(line["id"])

@@ -12,15 +12,13 @@
 
 Texts are read by the functions of datamodules.finetune, so that a text that fits max_length has the
 result of fine-tuning. English texts are tagged sentence by sentence (datamodules.pairs.sentences),
-as English tasks are. What is still too long is tagged
-in overlapping windows: of the windows that contain a mention, the one with the most units around it
-    decides. Longer pairs, and
-texts with relations, are cut as in fine-tuning.
+as English tasks are. What is still too long is tagged in overlapping windows: of the windows that
+contain a mention, the one with the most units around it decides. Longer pairs, and texts with
+relations, are cut as in fine-tuning.
 
 Scores of spans: flat tagger, the mean over the units of its label's probability (softmax; with a
-    CRF, the marginal probability
-given the whole sequence); nested tagger, the sigmoid of the span's score. Of a class: its
-probability (softmax). Of an answer: the head's score in (0, 1).
+CRF, the marginal probability given the whole sequence); nested tagger, the sigmoid of the span's
+score. Of a class: its probability (softmax). Of an answer: the head's score in (0, 1).
 """
 
 from __future__ import annotations
@@ -202,9 +200,9 @@ class Tagger(FineTunedModel, EntityTagger):
         """The entities of each text, in order; `texts`: one, or any iterable of them.
 
         words: of each text, the places [start, end) of the words that get a label, where the source
-            has them; None: words and
-        signs, of Chinese every character. An English text without them is read sentence by
-        sentence, as English tasks are. Raises TypeError, with its position, for what is no text.
+        has them; None: words and signs, of Chinese every character. An English text without them is
+        read sentence by sentence, as English tasks are. Raises TypeError, with its position, for
+        what is no text.
         """
         texts = checked_texts(texts)
         result: list[list[Span]] = [[] for _ in texts]
@@ -366,8 +364,7 @@ class RelationModel(_Classifier):
         negative class.
 
         Pairs are those that the task classifies: by type, inside one sentence (datamodules.pairs).
-            A task without a negative class
-        (CMeIE) names a relation for every pair.
+        A task without a negative class (CMeIE) names a relation for every pair.
         """
         found: list[list[Related]] = [[] for _ in texts]
         asked, parts, pairs = [], [], []
@@ -470,8 +467,8 @@ def load_tagger(
     (:func:`experiments.names.finetuned`).
 
     batch_size: sequences that are read at once (fine-tuning scores 64). Raises InputError for a
-        name that means none, a file that
-    is missing or not the one that the manifest describes, and a GPU that is not available.
+    name that means none, a file that is missing or not the one that the manifest describes, and a
+    GPU that is not available.
     """
     found = finetuned(str(name))
     folder, manifest = found.folder, found.manifest

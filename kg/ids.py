@@ -90,8 +90,7 @@ class Ids:
     """The entities of a graph by any id of theirs.
 
     alternatives: {entity: its other ids}. An id of an entity means that entity, whatever it is an
-        alternative of; an alternative
-    of several entities means the first of them in the graph's order.
+    alternative of; an alternative of several entities means the first of them in the graph's order.
     """
 
     def __init__(

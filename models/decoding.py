@@ -18,23 +18,21 @@ the name so far.
 
 Finish rules, that is which names end up in the ranking (at most `beams`):
     best          every name that a beam completes is a candidate; the best by the final score are
-                  kept, and the search
-                  stops when nothing that still runs can score higher than these
+                  kept, and the search stops when nothing that still runs can score higher than
+                  these
     transformers  the same, but a completed name must be among the best `beams` of its step, running
     ones included:
                   the rule of transformers' generate(early_stopping="never")
     fairseq       the rule of GenBioEL's released search: of each step only the best `beams`
-                  continuations are looked at,
-                  completed or not; after n names have been completed, one counts only at a rank
-                  below beams - n, else it is dropped; stops at `beams` names, so a better one that
-                  is longer may be missed
+                  continuations are looked at, completed or not; after n names have been completed,
+                  one counts only at a rank below beams - n, else it is dropped; stops at `beams`
+                  names, so a better one that is longer may be missed
 Final scores:
     sum           log-probability of the name and its </s>, given prompt and context
     name          its mean over these tokens
     mean          the mean over everything behind the first occurrence of the prompt's last token,
-                  as in GenBioEL's released
-                  search; when a mention contains that token (" is"), the rest of the prompt is in
-                  the mean, by mistake
+                  as in GenBioEL's released search; when a mention contains that token (" is"), the
+                  rest of the prompt is in the mean, by mistake
 """
 
 from __future__ import annotations
@@ -411,11 +409,9 @@ def constrained_search(
     input_ids, attention_mask  (M, L) contexts, on the model's device, padded on the right (BART
     counts positions from the left)
     prompts                    M lists of tokens that the decoder has read before the name, the
-                               first being its start
-                               token; of any length, not empty
+                               first being its start token; of any length, not empty
     candidates                 M lists of leaves to which a mention's names are restricted; an empty
-                               list has an empty
-                               ranking
+                               list has an empty ranking
     finish_rule, score         as explained above; score None: "mean" with the fairseq rule, else
                                "name"
     renormalised               probabilities over what the trie allows at each step, not over the
@@ -469,9 +465,8 @@ def constrained_search(
         over = best[:, -1:] > NEVER  # the ranking is full
         if finish_rule != "fairseq":
             # At best, every further token of a beam is certain, and a mean is over as many of them
-            # as there can be. (Nor could
-            # a beam that is given up outrank, by the transformers rule, a name that enters the
-            # ranking.)
+            # as there can be. (Nor could a beam that is given up outrank, by the transformers rule,
+            # a name that enters the ranking.)
             most = _final(state, total, depth + 2 + nodes.heights[step.node].long(), score)
             over = over & (most <= best[:, -1:])
         total = total.masked_fill(over, NEVER)

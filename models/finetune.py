@@ -243,10 +243,9 @@ def scored(
     """({metric: score}, {metric: tallies per test example}) of a task's predictions.
 
     predicted, gold: as :meth:`datamodules.finetune.FinetuneData.decoded` and `gold` return them.
-        question: per example,
-    what its answers belong to (ranking). negative: the class that micro-F1 leaves out; positive:
-    the class whose F1 is asked for, where one is. Scores without tallies (precision, recall,
-    macro-F1) carry no interval.
+    question: per example, what its answers belong to (ranking). negative: the class that micro-F1
+    leaves out; positive: the class whose F1 is asked for, where one is. Scores without tallies
+    (precision, recall, macro-F1) carry no interval.
     """
     tallies: dict[str, np.ndarray] = {}
     extra: dict[str, float] = {}
@@ -289,8 +288,7 @@ def confusion(
     """{gold class: {predicted class: how often}}.
 
     For entities by span: the type of exactly the same characters, "-" where there is no such span.
-        An
-    example with several gold classes counts under the predicted one if that is right, else under
+    An example with several gold classes counts under the predicted one if that is right, else under
     its first.
     """
     table: dict[str, dict[str, int]] = {}

@@ -49,8 +49,7 @@ def reciprocal_ranks(score: Tensor, there: Tensor) -> Tensor:
 
 # --- scores of downstream tasks -------------------------------------------------------------------
 # Every score is a function of counts summed over test examples. A (n, k) array of counts per
-# example, its tallies, is all
-# that intervals and paired tests need, whatever the metric.
+# example, its tallies, is all that intervals and paired tests need, whatever the metric.
 
 
 def span_tallies(

@@ -5,10 +5,9 @@
     beam search, B = 5                                       fillings
 
 Each step predicts one token: of all tokens at all places that are still masked, given the query and
-    what is decoded, the
-B best by accumulated log probability. With one beam that is the confidence-based method: the place
-with the most probable token first, one at a time, its refinement left out as the paper leaves it
-out.
+what is decoded, the B best by accumulated log probability. With one beam that is the
+confidence-based method: the place with the most probable token first, one at a time, its refinement
+left out as the paper leaves it out.
 
 A beam is what it has decoded, the set of its (place, token) pairs. Two orders that lead to the same
 set are one beam here, with the better of their scores; in the released code they fill two of the
@@ -50,8 +49,7 @@ class MaskedLM(nn.Module):
     ones.
 
     encoder    (B, L) ids and attention mask -> (B, L, H); with a method at(ids, mask, places (B,
-               m)) -> (B, m, H) if it can make
-               the states of some positions for less
+               m)) -> (B, m, H) if it can make the states of some positions for less
     transform  (N, H) -> (N, H'), what its head does before it looks at words
     words      (V, H') and bias (V,): transform(h) words^T + bias are the logits
     max_length positions that the encoder has

@@ -21,10 +21,9 @@ mention: what is linked there is found and wrong, what is found there and linked
     count.
 
 A concept that the dictionary lacks is gold all the same: nothing finds it, and how many there are
-is told. Errors are of the
-gold mentions: missed (nothing overlaps), boundaries (found elsewhere with the right concept),
-    linked to nothing, linked to another
-concept; and of the found ones: no mention is there.
+is told. Errors are of the gold mentions: missed (nothing overlaps), boundaries (found elsewhere
+with the right concept), linked to nothing, linked to another concept; and of the found ones: no
+mention is there.
 """
 
 from __future__ import annotations

@@ -99,9 +99,8 @@ def populations(
     ids.
 
     direct match: each string is a name of one of the mention's gold concepts in the dictionary;
-        shared name: a string is a name
-    of several concepts; top 100: one of its ids is among the 100 that train has most often (of
-    equally frequent ones those that sort first).
+    shared name: a string is a name of several concepts; top 100: one of its ids is among the 100
+    that train has most often (of equally frequent ones those that sort first).
     """
     normalised = names.normalised
     strings = {normalised(m.mention) for m in train}

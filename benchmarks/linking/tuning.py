@@ -3,8 +3,8 @@
     kepl finetune AAP-EL --model sapbert [--folds 0,1 --profile small|paper --mirror FOLDER ...]
 
 For each fold: the training data, a run of the paper's finetune.yaml that starts from MODEL, and
-    scores of what it gives,
-first as it is and then with dictionary back-off (an exact match comes before what the model finds).
+scores of what it gives, first as it is and then with dictionary back-off (an exact match comes
+before what the model finds).
 """
 
 from __future__ import annotations

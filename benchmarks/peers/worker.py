@@ -4,11 +4,10 @@ with times and memory.
     <python> benchmarks/peers/worker.py REQUEST
 
 REQUEST is a JSON file: program (a file of benchmarks/peers/programs), names (JSON lines: concept,
-    name, kind, preferred name of the
-concept), texts (JSON lines: id, text), out (what is written: {id: [[start, end, concept or null],
-...]}, start_seconds, seconds, memory in MB), at_once (texts that are linked together) and options
-of the program. Only the standard library is
-imported here: peers have environments of their own.
+name, kind, preferred name of the concept), texts (JSON lines: id, text), out (what is written: {id:
+[[start, end, concept or null], ...]}, start_seconds, seconds, memory in MB), at_once (texts that
+are linked together) and options of the program. Only the standard library is imported here: peers
+have environments of their own.
 
 A program has `make(names, options)`, which reads the names and returns a function from texts to the
 places of each.

@@ -13,9 +13,8 @@ of a table:
 
     scores       (default) systems by linking tasks, percent; `metrics` of each column
     finetune     systems by fine-tuning tasks, percent; a column has a `split` and may name a
-                 `metric` other than the task's; one
-                 with `pretraining` has that metric of the held-out text at the end of each seed's
-                 pre-training, times its `scale`
+                 `metric` other than the task's; one with `pretraining` has that metric of the
+                 held-out text at the end of each seed's pre-training, times its `scale`
     synonyms     systems by D1, D2 and D3, percent
     probing      systems by types of queries, percent: a column has a `type` and a `measure`
                  (recall, strict)

@@ -47,9 +47,8 @@ class Pieces:
     """Where the sub-entities of long entities end, in tokens.
 
     segments: each long name with its pieces, which follow one another in the name. A name is left
-        out where a token covers
-    characters of two pieces (`crossed` counts them); of names that are the same in tokens the first
-    one counts.
+    out where a token covers characters of two pieces (`crossed` counts them); of names that are the
+    same in tokens the first one counts.
     """
 
     def __init__(

@@ -112,8 +112,7 @@ class Corrupted(NamedTuple):
     parts: (
         np.ndarray
         # (T, 6) token, first and last token of the part that is left, position and length of the
-        # hidden
-        # part,
+        # hidden part,
     )
     #                    ATOMIC or ADJECTIVE; one row a token of a hidden part
     part_ids: np.ndarray  # (T,) original ids of these tokens
@@ -222,8 +221,8 @@ def corrupted(
     """Hide a share `rate` of the tokens of `text` that are not of a random name.
 
     parts     of these at most this share are parts of long entities: the last piece (atomic) or all
-              before it (adjective),
-              each half of the time, never both; the rest are words, for the masked LM
+              before it (adjective), each half of the time, never both; the rest are words, for the
+              masked LM
     entities  whole entities and phrases are hidden together, as MC-BERT does, instead of words
     longest   parts of more tokens are not hidden
     mask, random  of what the masked LM draws: hidden, replaced by a random token; the rest stays

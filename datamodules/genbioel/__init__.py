@@ -61,8 +61,8 @@ class GenBioELData(StepData):
 
     samples      folder that `kepl data samples` wrote, or build_mentions
     objective    "linking": the name is predicted; "denoising": BART's own objective on the same
-                 text, which is the
-                 encoder's without markers and then the decoder's, a full stop behind each
+                 text, which is the encoder's without markers and then the decoder's, a full stop
+                 behind each
     target       rule for targets of fine-tuning (datamodules.genbioel.finetuning.TARGETS)
     prompt, max_length, max_mention, max_name, max_words   as in
                                                            :class:`datamodules.genbioel.inputs.Inputs`

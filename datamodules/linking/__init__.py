@@ -12,9 +12,9 @@ A folder holds ``dictionary.parquet``, ``train.jsonl``, ``dev.jsonl``, ``test.js
                  where its mentions without a concept are
 
 `parts` are the strings to link: the mention itself, or what its source made of a composite one
-    ("retinal tumours|pineal
-tumours"). `gold` holds a list of ids for each concept that the mention means, any of which is
-right. `start` and `end` are offsets in the document's text, null where the source has no text.
+("retinal tumours|pineal tumours"). `gold` holds a list of ids for each concept that the mention
+means, any of which is right. `start` and `end` are offsets in the document's text, null where the
+source has no text.
 
     formats     the readers of the real formats
     layperson   HPO-EL: patient words -> HPO term;  kepl data held-out FILE  its
@@ -238,8 +238,7 @@ def save_linking(
     sums added.
 
     annotated: {split: its documents, with the places of their mentions without a concept}; those of
-        a split that it lacks are
-    the documents of its mentions.
+    a split that it lacks are the documents of its mentions.
 
     Raises InputError for an empty dictionary, neither dev nor test, an empty mention, one without
     gold ids, two of one id, and offsets outside their document.

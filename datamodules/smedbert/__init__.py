@@ -112,8 +112,8 @@ class SMedBERTData(OrderedText):
     neighbours   folder of the :class:`NeighbourTable` (``kepl graph neighbours``)
     k            neighbours a mention at most (the paper's 10)
     infused      share of the unmasked mentions that take half of their neighbours in and are asked
-                 for the others: the same ones
-                 would give the answer away; 0: masked ones alone take knowledge in, as in the paper
+                 for the others: the same ones would give the answer away; 0: masked ones alone take
+                 knowledge in, as in the paper
     n_negatives  negatives a pair (the released code's 35)
     The rest as in :class:`OrderedText`.
 

@@ -36,12 +36,10 @@ class Definition(NamedTuple):
     files      {split: paths in the data set's folder}; a split is there when its first file is.
                Test may lack labels.
     read       the reader; `derived` makes splits out of others (dev out of train) and says how in
-               `notes`. It accepts the
-               settings under `made` in the task's YAML (:func:`derivation_settings`), if there are
-               any.
+               `notes`. It accepts the settings under `made` in the task's YAML
+               (:func:`derivation_settings`), if there are any.
     metric     entity_f1 (strict spans and types), f1 (of class `positive`), accuracy, micro_f1 (all
-               classes but
-               `negative`), acc1 (share of questions whose best answer is right)
+               classes but `negative`), acc1 (share of questions whose best answer is right)
     mentions   (files, split) -> the annotated mentions in examples, where markers replaced them
     variant    what makes this another set than the official one; None for the official one. Never
                scored as official.

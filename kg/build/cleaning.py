@@ -15,18 +15,15 @@ The paper removes URLs, HTML tags and e-mail addresses from the posts, drops seg
     characters are taken out
     too short    a text of fewer than `shortest` characters is dropped
     too long     one of more than `longest` is cut at ends of sentences into parts as even as they
-                 allow; a sentence that is
-                 longer by itself at a clause mark, or else in the middle. The paper keeps one part,
-                 or does not say; here all are kept that are not too short
+                 allow; a sentence that is longer by itself at a clause mark, or else in the middle.
+                 The paper keeps one part, or does not say; here all are kept that are not too short
     script       a part of which fewer than `chinese` of the letters are Chinese is dropped
     twice        a part that was there already is dropped (the paper does not say)
 
 Input: whatever kg.linking reads (JSON lines, plain text with a document on each line; .gz too), CSV
-    with a header line,
-of which `columns` become the text, and folders of these. With `whole` a plain-text file is one
-document.
-Output: JSON lines {"id", "text"}, the id being the document's and, of a document that was cut, /0,
-    /1, …
+with a header line, of which `columns` become the text, and folders of these. With `whole` a
+plain-text file is one document. Output: JSON lines {"id", "text"}, the id being the document's and,
+of a document that was cut, /0, /1, …
 
 The input is read in parts (core.executor), whose segments are in the folder OUT.parts until all
 exist; a run that was stopped resumes with the missing parts. What was there already is dropped when

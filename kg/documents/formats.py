@@ -103,8 +103,7 @@ def json_documents(
     line end between.
 
     `mentions` is a list of objects: `start` or `start_offset`, `end` or `end_offset` (both counted
-        in `text`),
-    `entity` or `link_id`; optionally `mention` (what the text says there) and `score`.
+    in `text`), `entity` or `link_id`; optionally `mention` (what the text says there) and `score`.
     """
     left_out = Counter() if left_out is None else left_out
     for where, record in json_lines(path, encoding):
@@ -290,10 +289,10 @@ def pubtator_annotations(
     """(file and line, id, text, annotations) of each document of a PubTator file.
 
     PubTator: `id|t|title`, `id|a|abstract`, then lines id, start, end, mention, type, entity; a
-        blank line. The text is
-    title, line end, abstract, to which the offsets fit. Relation lines (id, a name of a relation,
-    ids) are counted in `left_out`. Raises InputError for any other line, and for offsets that do
-    not fit the text; where the annotations are not `used`, those are counted instead.
+    blank line. The text is title, line end, abstract, to which the offsets fit. Relation lines (id,
+    a name of a relation, ids) are counted in `left_out`. Raises InputError for any other line, and
+    for offsets that do not fit the text; where the annotations are not `used`, those are counted
+    instead.
     """
     left_out = Counter() if left_out is None else left_out
     block: list[tuple[int, str]] = []
@@ -845,11 +844,9 @@ def documents(
     """Documents of all `paths` in order; `format` (a key of FORMATS) None reads it from each name.
 
     empty: "error" raises InputError at a document without text and at a file without a document,
-        "skip" leaves them out.
-    encoding: of all text files. left_out: counts what is read and not used. used: whether the
-        mentions of the documents are
-    used; else mentions that do not fit the text are counted, and left out.
-    Raises InputError for an unknown format and for every broken line.
+    "skip" leaves them out. encoding: of all text files. left_out: counts what is read and not used.
+    used: whether the mentions of the documents are used; else mentions that do not fit the text are
+    counted, and left out. Raises InputError for an unknown format and for every broken line.
     """
     check_options(format, empty, encoding)
     left_out = Counter() if left_out is None else left_out

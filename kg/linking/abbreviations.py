@@ -39,9 +39,8 @@ class Definition(NamedTuple):
 
 _PARENTHESES = re.compile(r"\((?=[^()]*[^\W\d_])([^()]{2,200})\)")  # "(73 %)" defines nothing
 # The paper works sentence by sentence. "St." or "i.e." must not end one, hence the three letters
-# before the mark. The end
-# of a line ends a sentence where a blank line or an item of a list follows; elsewhere the text may
-# be wrapped (D3).
+# before the mark. The end of a line ends a sentence where a blank line or an item of a list
+# follows; elsewhere the text may be wrapped (D3).
 _SENTENCE_END = re.compile(r"(?<=\w\w\w)[.!?]\s|\n(?=\s*\n|\s*(?:[-*\u2022]|\d{1,2}[.)])\s)")
 WIDEST = 300  #: characters before a pair of parentheses, which contain any long form
 # in "(SF, something)" and "(SF; something)" only the first part can be a short form
@@ -66,8 +65,7 @@ def _long_form_start(short: str, long: str) -> int | None:
     None: no match.
 
     Section 3.2: from right to left every letter or digit of the short form must be found in order;
-        its first one at
-    the beginning of a word.
+    its first one at the beginning of a word.
     """
     low, at = long.lower(), len(long)
     if len(low) != len(long):

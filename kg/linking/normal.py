@@ -2,8 +2,7 @@
 
 Always, whatever the language (`exact` alone leaves it out):
     characters   canonical and compatibility forms (NFKC): decomposed accents, full width,
-                 subscripts,
-                 ligatures, Roman numerals and units in one character
+                 subscripts, ligatures, Roman numerals and units in one character
     apostrophes  and primes, typographic or not, are '; quotation marks are "
     dashes       hyphens, dashes and minus signs are -
     invisible    soft hyphens, zero-width characters and variation selectors are left out

@@ -102,9 +102,8 @@ class ScispacyLinker:
     """NER spans linked to the entity of the nearest name (:class:`NearestNames`).
 
     pipeline: a spaCy pipeline with a component that sets `doc.ents`; :meth:`from_graph` loads it
-        from a folder, or by the name of
-    an installed one, and raises InputError when the extra or the pipeline is missing, or no name is
-    given.
+    from a folder, or by the name of an installed one, and raises InputError when the extra or the
+    pipeline is missing, or no name is given.
     """
 
     def __init__(self, pipeline: Any, names: NearestNames) -> None:

@@ -9,21 +9,17 @@ The K neighbours of the entity with the largest V make its row of a NeighbourTab
 Where the paper is silent or cannot be followed:
     alpha   is the probability of a jump, .15
     A       counts the distinct triples between two entities, either way round, each column divided
-            by its sum. A triple
-            from an entity to itself does not count. An entity without neighbours passes its score
-            on to all alike.
+            by its sum. A triple from an entity to itself does not count. An entity without
+            neighbours passes its score on to all alike.
     V_0     is t_e / T for an entity that the corpus mentions and 1/Z (the paper: 1/M, with M the
-            number of samples) for
-            any other, divided by its sum. Converged scores do not depend on it; it acts when
-            `n_iter` cuts the iteration.
+            number of samples) for any other, divided by its sum. Converged scores do not depend on
+            it; it acts when `n_iter` cuts the iteration.
 
 The iteration is linear in P, which is (1 - 1/Z) times a jump to the entity plus one uniform jump,
 so V = (1 - 1/Z) PPR(entity) + PR with one PR for all entities (`pagerank`). Of PPR(entity) only the
-values at the entity's
-neighbours are wanted: entries of the inverse of a sparse matrix at the places where the matrix has
-    entries. `personal`
-computes them by an elimination, exactly; on a graph too large for that its error is bounded, and
-the bound is in the manifest.
+values at the entity's neighbours are wanted: entries of the inverse of a sparse matrix at the
+places where the matrix has entries. `personal` computes them by an elimination, exactly; on a graph
+too large for that its error is bounded, and the bound is in the manifest.
 """
 
 from kg.pagerank.ppr import Personal, personal, personal_steps

@@ -63,9 +63,8 @@ class NeighbourTable:
     """The best neighbours of every entity of a graph.
 
     rows        (entities, k, 3) int32, memory-mapped when loaded: entity index or -1, relation
-                index, direction (1 where
-                the row's entity is the head, -1 where it is the tail, 0 in an empty place), best
-                first
+                index, direction (1 where the row's entity is the head, -1 where it is the tail, 0
+                in an empty place), best first
     entity_ids, relation_ids    the graph's, by index
     manifest    settings, the graph's fingerprint, counts, and what scores may be missing
 

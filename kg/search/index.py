@@ -10,12 +10,11 @@ is memory-mapped.
     auto     one of them by the size of the index: see :func:`backend_for`
 
 faiss runs on the GPU where its GPU build finds one (not for hnsw). Vectors may be stored as
-float16, which halves memory. All exact
-backends return the same answer: best first, of equal scores the lowest row first. (Equal to the
-    last bit: a score that two
-backends sum in another order may differ in the last digits, so rows that are nearly equal may
-change places.) Codes of 8 bits and product codes only find REFINE candidates for each row that is
-returned: their scores are computed from the stored vectors.
+float16, which halves memory. All exact backends return the same answer: best first, of equal scores
+the lowest row first. (Equal to the last bit: a score that two backends sum in another order may
+differ in the last digits, so rows that are nearly equal may change places.) Codes of 8 bits and
+product codes only find REFINE candidates for each row that is returned: their scores are computed
+from the stored vectors.
 
 A folder holds
 
@@ -114,8 +113,7 @@ def top_rows(
     exactly.
 
     `block` rows and `lines` queries are compared at a time, on the queries' device; `vectors` may
-    be elsewhere, in
-    float16 too. Memory: block x lines scores, beside one block of vectors.
+    be elsewhere, in float16 too. Memory: block x lines scores, beside one block of vectors.
     """
     k = min(k, len(vectors))
     best: list[tuple[Tensor, Tensor]] = []

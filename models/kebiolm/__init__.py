@@ -76,8 +76,8 @@ class KeBioLMEncoder(nn.Module):
     candidates   entities mixed for a mention (k = 100)
     max_mentions mentions a sequence that are fused; more are left out (50)
     compat       "released": as the released code computes, which its weights are used to (D1, D2,
-                 D5); what is written then depends
-                 on the batch. True: its LayerNorm after Eq. (4) alone
+                 D5); what is written then depends on the batch. True: its LayerNorm after Eq. (4)
+                 alone
     """
 
     def __init__(
@@ -272,9 +272,8 @@ class KeBioLM(PaperModule):
                     as the paper
     entity_lr       learning rate of the entity table; None: `lr`, as the paper
     entity_rows     "all": a step moves every row of the entity table, as the paper's AdamW does,
-                    which makes steps of the whole
-                    rate of the least gradients of Eq. (10); "gold": those alone that a mention of
-                    the step is linked to
+                    which makes steps of the whole rate of the least gradients of Eq. (10); "gold":
+                    those alone that a mention of the step is linked to
     entity_length   whether rows keep the length they started with
     The rest as in :class:`KeBioLMEncoder` and :class:`PaperModule`.
     """

@@ -5,10 +5,9 @@ comes out.
                                                                           [--kills 20] ...
 
 The pipelines are those of `make pretrain-<paper>` and a fine-tuning behind them, on fake sources
-with tiny models. Each stage
-is run undisturbed twice: what differs between these two (seconds, dates, ids) is left out of
-    comparisons, and named when it is
-no value of a JSON file or line of a page. Then, each time from what the stages before it have left:
+with tiny models. Each stage is run undisturbed twice: what differs between these two (seconds,
+dates, ids) is left out of comparisons, and named when it is no value of a JSON file or line of a
+page. Then, each time from what the stages before it have left:
 
     kill     kill -9 to the stage, or to it and all that it has started, at a random moment
     process  of two DDP processes one is killed (trainings of language models)

@@ -114,9 +114,8 @@ def literal(model, names, ids, mask, prompt, beams, longest=30):
     """The released search, one mention, one beam after the other: [(name, score)], best first.
 
     From its description: candidates are the `beams` best continuations of all slots; a slot that is
-        ignored, or whose
-    sequence has ended, stays in place; as many ranks as hypotheses have finished may no longer
-    finish.
+    ignored, or whose sequence has ended, stays in place; as many ranks as hypotheses have finished
+    may no longer finish.
     """
     closed = {(*name, EOS) for name in names}
     slots, finished, ignored = [((), 0.0)], [], 0

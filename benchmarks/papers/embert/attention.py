@@ -5,22 +5,19 @@ sentences.
     ...]
 
     figure2.png, figure2.csv   the weights between an entity and its context when the entity is
-                               unchanged, replaced by a
-                               synonym, and by a random entity of the same type and length: one
-                               sentence drawn; of every sentence how alike the weights are
-                               (Spearman, cosine)
+                               unchanged, replaced by a synonym, and by a random entity of the same
+                               type and length: one sentence drawn; of every sentence how alike the
+                               weights are (Spearman, cosine)
     figure3.png, figure3.csv   a layer's weights between the tokens of a sentence with a long
-                               entity: one sentence drawn; of
-                               every sentence the share of the entity's weights that stays inside
-                               it, and the share that its adjective (all pieces but the last) gives
-                               to its atomic part (the last)
+                               entity: one sentence drawn; of every sentence the share of the
+                               entity's weights that stays inside it, and the share that its
+                               adjective (all pieces but the last) gives to its atomic part (the
+                               last)
     summary.json               means with 95 % intervals, and paired differences
 
 Figure 2 compares weights of context tokens alone, without [CLS] and [SEP], which get much and from
-every entity the same.
-Figure 3 counts shares twice: among all tokens, and among those of the text. Intervals and tests are
-    bootstraps over
-sentences, which are of different entities.
+every entity the same. Figure 3 counts shares twice: among all tokens, and among those of the text.
+Intervals and tests are bootstraps over sentences, which are of different entities.
 """
 
 from __future__ import annotations

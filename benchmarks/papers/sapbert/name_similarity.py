@@ -7,15 +7,15 @@ and after training.
     figure1.png, figure1.csv   t-SNE (Fig. 1) or UMAP of the names of some concepts: x, y, concept,
                                name, which encoder
     figure2.png, figure2.csv   histograms of cosine similarities of positive and negative pairs
-                               (Fig. 2), all pairs of the
-                               batches ("natural") and those that Eq. (1) keeps ("mined")
+                               (Fig. 2), all pairs of the batches ("natural") and those that Eq. (1)
+                               keeps ("mined")
     figures.json               what they show in numbers: silhouette of the concepts, medians,
                                overlap of the histograms
 
-Both show the same names to both encoders. PAIRS is a folder of `kepl data pairs`;
-without it, and without BASE, those are taken that the run of MODEL was trained from. The overlap of
-two histograms is the sum of the smaller of
-both shares in each bin: 0 when a threshold separates right from wrong pairs, 1 when nothing does.
+Both show the same names to both encoders. PAIRS is a folder of `kepl data pairs`; without it, and
+without BASE, those are taken that the run of MODEL was trained from. The overlap of two histograms
+is the sum of the smaller of both shares in each bin: 0 when a threshold separates right from wrong
+pairs, 1 when nothing does.
 """
 
 from __future__ import annotations

@@ -3,9 +3,8 @@
     kepl figures smedbert OF=diagnosis [MODEL=smedbert NAMES=500 SEED=0 OUT=FOLDER]
 
 Each name is read three times: plainly, with what its entity is given (SMedBERT: its neighbours),
-    and with what another name's
-is. Its vector is the mean of its tokens' states without [CLS] and [SEP], as in the retrieval of
-synonyms (Table 1).
+and with what another name's is. Its vector is the mean of its tokens' states without [CLS] and
+[SEP], as in the retrieval of synonyms (Table 1).
 
     to plain    cosine of the name read with knowledge to the name read plainly
     to foreign  cosine of the name with its own to the name with another's knowledge: near 1,

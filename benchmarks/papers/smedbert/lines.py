@@ -101,8 +101,7 @@ def draw_all(name: str, profile: Literal["small", "paper"] | None, out: Path | N
     there is nothing at all.
 
     figures.yaml: {file name: {title, x, lines: {line: {x: model, or {model, its options}}}}}. Bars
-        are the 95 % interval of a
-    single score, and lowest to highest of several.
+    are the 95 % interval of a single score, and lowest to highest of several.
     """
     definition = find_task(name)
     name = definition.name

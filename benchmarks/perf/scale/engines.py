@@ -4,8 +4,7 @@ worker and then a node lost.
     kepl measure engines --documents 100000 --files 40
 
 Every way must write the same bytes: exit status 1 where one does not. A row says how many parts
-    were made, the seconds, and CPU
-seconds of the process with most of them. Needs the extra `ray`.
+were made, the seconds, and CPU seconds of the process with most of them. Needs the extra `ray`.
 """
 
 from __future__ import annotations

@@ -4,10 +4,9 @@ each backend of kg.search.index.
     kepl measure search --items 1000000
 
 The vectors are synthetic: unit length, in clusters of some 1,000, which differ from their centre in
-    32 directions. The
-queries come from the same clusters and are not in the index. Each backend is built in one process
-and searched in another, with one thread; memory is what a process has for itself (RssAnon),
-libraries included: what is memory-mapped does not count.
+32 directions. The queries come from the same clusters and are not in the index. Each backend is
+built in one process and searched in another, with one thread; memory is what a process has for
+itself (RssAnon), libraries included: what is memory-mapped does not count.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 input, and one that is measured.
 
 A stage counts its items: documents, names, triples or concepts. What one stage writes is the input
-    of the next with the same
-items, in one folder for each number of them.
+of the next with the same items, in one folder for each number of them.
 """
 
 from __future__ import annotations

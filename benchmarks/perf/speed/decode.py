@@ -2,17 +2,15 @@
 trie: same model, same names.
 
 settings   a tiny BART (2 + 2 layers of 64) and one of base size (6 + 6 of 768), weights at random,
-           vocabulary of 50,265, one
-           thread; 100,000 synthetic names of 3 to 9 pieces, contexts of 160 tokens, prompts of 5, 5
-           beams
+           vocabulary of 50,265, one thread; 100,000 synthetic names of 3 to 9 pieces, contexts of
+           160 tokens, prompts of 5, 5 beams
 reference  generate(num_beams=5, early_stopping="never", length_penalty=1,
 prefix_allowed_tokens_fn=...), with nested
            dictionaries, as GENRE and its descendants hold their names
 equal      our search with finish_rule="transformers", which is generate's own rule, finds the same
-           top-1 and the same five
-           names, scores to 1e-3, for every mention. `best_top1` and `best_top5` are the shares of
-           mentions for which our default rule returns the same (it also keeps names that a beam
-           completes at a lower rank)
+           top-1 and the same five names, scores to 1e-3, for every mention. `best_top1` and
+           `best_top5` are the shares of mentions for which our default rule returns the same (it
+           also keeps names that a beam completes at a lower rank)
 ratio      of mentions a second, each at its fastest run, at batch 8, at the worse setting; `curve`
            is ours at other sizes
 """

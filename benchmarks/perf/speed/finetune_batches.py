@@ -2,9 +2,8 @@
 thread.
 
 The reference is the usual loader: shuffled examples, padded to the longest of the batch. Both go
-    through the same
-encoder, head, loss and optimiser. `equal` says that both see every example once and that the loss
-of an example does not depend on its batch mates.
+through the same encoder, head, loss and optimiser. `equal` says that both see every example once
+and that the loss of an example does not depend on its batch mates.
 """
 
 from __future__ import annotations

@@ -2,9 +2,8 @@
 a window for each mention.
 
 settings   a BERT of MiniLM's size with random weights (6 layers x 384, 4 of them read for linking),
-           36,853 entities x 100, one
-           thread; synthetic texts of 100 and 120 tokens, which fit, with 10 and 20 mentions, and of
-           300 tokens with 30, in windows
+           36,853 entities x 100, one thread; synthetic texts of 100 and 120 tokens, which fit, with
+           10 and 20 mentions, and of 300 tokens with 30, in windows
 reference  each mention in a window of its own, 128 tokens with the mention in the middle; batches
 of similar length, as ours
 equal      the same nearest entity for every mention of texts that fit, their scores to 1e-3

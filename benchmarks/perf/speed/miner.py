@@ -2,12 +2,11 @@
 pytorch-metric-learning's.
 
 settings   480 names (240 pairs, the paper's batch) and 960, vectors of 384 (MiniLM's); the
-           reference is TripletMarginMiner
-           (margin .2, "all") and MultiSimilarityLoss(alpha=1, beta=60, base=.5), as SapBERT's
-           released code has them
+           reference is TripletMarginMiner (margin .2, "all") and MultiSimilarityLoss(alpha=1,
+           beta=60, base=.5), as SapBERT's released code has them
 ratio      of the median times of miner and loss in alternating runs, at the worst setting;
-           `backward_ratio` is with the
-           backward pass to the vectors, most of which both spend in the same matrix products
+           `backward_ratio` is with the backward pass to the vectors, most of which both spend in
+           the same matrix products
 memory     at 1,920 names: peak of a fresh process over what it held before; `memory_ratio` is the
            reference's over ours
 equal      the same pairs are mined, and the gradients of the vectors agree to 1e-6

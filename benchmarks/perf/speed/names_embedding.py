@@ -6,9 +6,8 @@ ours       bfloat16 (`--precision bf16` of kepl link, embed and evaluate)
 reference  float32, the default
 equal      the same nearest name for 99 % of the queries;  same: their share
 int8       torch's dynamic quantization, weights by output channel: `int8_ratio` and `int8_same`. No
-           command offers
-           it: it is about as fast as bfloat16 and changes the nearest name of some 6 % of the
-               queries
+           command offers it: it is about as fast as bfloat16 and changes the nearest name of some 6
+           % of the queries
 ratio      of names a second, in CPU seconds; below 1 on a processor without bfloat16 instructions
            (`bf16_instructions`)
 """

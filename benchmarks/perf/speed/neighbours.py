@@ -6,10 +6,9 @@ lists of incoming and
            outgoing neighbours are put together and sorted by a score of each entity; the first K
            count. In Python, from dictionaries of lists, for every sample
 settings   a synthetic graph of the paper's size whose entities are in triples as often as 1 /
-           (their rank)^0.9 (hubs), and
-           texts of 40 mentions, drawn as often as they are in triples. `evenly` has, beside it,
-           texts whose mentions are
-           drawn evenly: few are hubs, so sorting has little to do
+           (their rank)^0.9 (hubs), and texts of 40 mentions, drawn as often as they are in triples.
+           `evenly` has, beside it, texts whose mentions are drawn evenly: few are hubs, so sorting
+           has little to do
 ratio      of the times for a text. Both rank by the same score, a global PageRank
 equal      the same neighbours with the same relations and directions for every mention
 """

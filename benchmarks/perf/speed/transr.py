@@ -2,15 +2,13 @@
 matrix per triple.
 
 settings   d = 100 and 200 (the paper's) on synthetic graphs with as many relations as a refined
-           CMeKG and its skew: the
-           relation on rank i has a share of 1 / i. Batches of 1,024, one filtered negative, Adam,
-           in PyKEEN's training loop
+           CMeKG and its skew: the relation on rank i has a share of 1 / i. Batches of 1,024, one
+           filtered negative, Adam, in PyKEEN's training loop
 ratio      of triples a second over two epochs, in alternating runs, best of each, at the worst
            setting
 equal      from the same TransE and seed: scores of a batch before training agree to 1e-5, and after
-           the same training MRR on
-           held-out triples to 1e-3. Vectors may differ by a step or two: where a gradient is
-           nothing but rounding, Adam makes a step of it all the same
+           the same training MRR on held-out triples to 1e-3. Vectors may differ by a step or two:
+           where a gradient is nothing but rounding, Adam makes a step of it all the same
 """
 
 from __future__ import annotations

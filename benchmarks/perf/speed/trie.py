@@ -5,8 +5,7 @@ Names are synthetic: 3 to 9 pieces each, 6 on average, of a vocabulary of 50,265
     a fresh process:
 
 memory     resident memory of the trie: what the dictionaries added; of ours what it adds to load
-           the folder
-           and to touch every page of it
+           the folder and to touch every page of it
 ratio      of bytes a name; `build_ratio` of the times to build. `array_bytes` is what the arrays
            hold, on disk as in memory
 equal      both hold the same names

@@ -1,10 +1,9 @@
 """Cut points: characters at which long names are cut, and on which side.
 
 Counted from the inner boundaries of the phrase segmentation of names longer than three characters,
-the name itself not being
-one of its phrases: how often a character is the last one before a boundary and the first one behind
-    it. The most frequent
-`MOST` are written to a table that a person reviews:
+the name itself not being one of its phrases: how often a character is the last one before a
+boundary and the first one behind it. The most frequent `MOST` are written to a table that a person
+reviews:
 
     character   first   last   example   keep      side
     性           0       2312   慢性|肝炎   yes       behind

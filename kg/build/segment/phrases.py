@@ -10,18 +10,16 @@ Candidates     n-grams of 2 to `longest` symbols that occur at `least` places
 Features       of each candidate, in FEATURES; nothing in them looks at the names of the graph.
 Positives      candidates that are names of the graph, a share of them held out by a seed.
 Negatives      the pool of all others. Some of them are good phrases (the held-out names are there
-               too), so each of `trees`
-               decision trees learns from a small sample of its own, `sample` positives and as many
-               of the pool, with replacement, and is grown until it explains its sample. Quality is
-               the share of the trees that say phrase.
+               too), so each of `trees` decision trees learns from a small sample of its own,
+               `sample` positives and as many of the pool, with replacement, and is grown until it
+               explains its sample. Quality is the share of the trees that say phrase.
 Segmentation   of a name: the pieces with the highest sum of log(count quality / total), a symbol
-               that is not covered by a
-               phrase weighing log(1 / total). Of equal ones the fewest pieces, then the longest
-               first piece.
+               that is not covered by a phrase weighing log(1 / total). Of equal ones the fewest
+               pieces, then the longest first piece.
 
 Departures from AutoPhrase: no part-of-speech tags; completeness instead of counts rectified by
-    segmenting the text again, so
-one pass; known names keep the quality of the trees, they are not set to 1.
+segmenting the text again, so one pass; known names keep the quality of the trees, they are not set
+to 1.
 """
 
 from __future__ import annotations

@@ -2,22 +2,21 @@
 step.
 
 Units        A name is a row of units that nothing cuts: one ideograph, or one run of other letters
-             and digits, each with the
-             punctuation and blanks that follow it (an opening bracket goes with what it opens).
+             and digits, each with the punctuation and blanks that follow it (an opening bracket
+             goes with what it opens).
 Short names  of three characters or fewer, or without an ideograph, are left whole.
 1 Cut points    The others are cut at cut points (kg.build.segment.cuts).
 2 Jieba         Each stretch goes through Jieba, which has the short names and phrases beside its
-                own words; its words are
-                concatenated. Letters and digits are joined with one ideograph behind or, without
-                one, before them (2型, 抗HIV); a single letter with what follows (β受体). A character
-                that is cut behind ends a word, so where Jieba leaves it alone it is joined with the
-                word before it (假膜性).
+                own words; its words are concatenated. Letters and digits are joined with one
+                ideograph behind or, without one, before them (2型, 抗HIV); a single letter with what
+                follows (β受体). A character that is cut behind ends a word, so where Jieba leaves it
+                alone it is joined with the word before it (假膜性).
 3 Correction    If more than `singles` of the units are one ideograph alone, that was no
-                segmentation: the phrases cut the
-                name instead (kg.build.segment.phrases.PhraseModel). If that is no better the name is left
-                whole, as a unknown name is better whole than in characters. One in three is the
-                default: one odd character beside a word of two (胃|穿孔) happens in good
-                segmentations, two in a name of five do not.
+                segmentation: the phrases cut the name instead
+                (kg.build.segment.phrases.PhraseModel). If that is no better the name is left whole,
+                as a unknown name is better whole than in characters. One in three is the default:
+                one odd character beside a word of two (胃|穿孔) happens in good segmentations, two in
+                a name of five do not.
 4               A name with one piece is short, any other long.
 
 Joined pieces are the name, character by character.

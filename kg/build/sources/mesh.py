@@ -8,9 +8,8 @@ anything else                      lines of id, label, synonym|synonym with tabs
 entities   the UI (D…, C…); type "descriptor" or "supplementary" (table: the letter that the id
            begins with decides)
 names      the heading as `preferred`; terms of its preferred concept as `exact`, of its other
-           concepts by their
-           relation to it (narrow, broad, related); a table's synonyms, which say nothing, as
-           `synonym`
+           concepts by their relation to it (narrow, broad, related); a table's synonyms, which say
+           nothing, as `synonym`
 triples    is_a by tree number (descriptors); mapped_to a heading that is in the same files
            (supplementary records)
 """

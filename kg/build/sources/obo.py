@@ -1,21 +1,19 @@
 """Ontologies in OBO text (.obo) and OBO-graph JSON (.json), plain or .gz -> KnowledgeGraph.
 
 Formats: OBO Flat File Format 1.4, https://owlcollab.github.io/oboformat/doc/GO.format.obo-1_4.html,
-    and OBO Graphs,
-https://github.com/geneontology/obographs. OBO 1.0's `exact_synonym:` tags are read too.
+and OBO Graphs, https://github.com/geneontology/obographs. OBO 1.0's `exact_synonym:` tags are read
+too.
 
     names       the label as `preferred`; synonyms by scope (exact, narrow, broad, related) unless
-                their type says more
-                (layperson, abbreviation, plural, uk_spelling, obsolete). A synonym without a scope
-                is `related`
+                their type says more (layperson, abbreviation, plural, uk_spelling, obsolete). A
+                synonym without a scope is `related`
     alternatives  in the manifest, {id: [alternative id, …]}: alt_id, and the id of an obsolete term
     with one replaced_by equivalences  xrefs between two terms of the file; other xrefs are counted
     triples     is_a, and each relationship under the name of its [Typedef] or, in JSON, its
                 predicate's label, with blanks as `_`; without one, under its id
     left out    obsolete terms, terms without a label, edges to terms that are not (or no longer) in
-                the file, and every line
-                or value of a kind that is not read (xref, subset, intersection_of, …): counted
-                under `left_out` in the manifest
+                the file, and every line or value of a kind that is not read (xref, subset,
+                intersection_of, …): counted under `left_out` in the manifest
 
 A line may end with a comment that begins with an unescaped `!` outside of quotes. A term is
 obsolete by `is_obsolete: true` or by the property owl:deprecated. A synonym of another scope or

@@ -11,16 +11,15 @@ a release's META folder; each file may be plain or .gz:
                   (CUI2, RELA, CUI1)
     MRDEF.RRF     definitions, of the sources that have names in a kept language
     MRCUI.RRF     ids of earlier releases, where the folder has it: those that mean the same as a
-                  kept concept (REL SY) are
-                  its `alternatives` in the manifest, all others are counted
+                  kept concept (REL SY) are its `alternatives` in the manifest, all others are
+                  counted
 
 Everything is streamed: concepts are their numbers and relations small integers until the end, so
-    memory grows with what
-is kept, not with the files. Measured on tests/fakes/umls.py's write_large: 0.3 GB + 150 bytes per
-name row kept (38 characters each) + 35 bytes per relation row kept, 1.8 us per name row and 0.8 us
-per relation row on one core; so about 5 GB and 1.5 minutes, by extrapolation, for a full release
-(16 M names, 62 M relation rows) with nothing filtered. tests/kg/test_umls.py::test_memory (slow)
-holds it to that.
+memory grows with what is kept, not with the files. Measured on tests/fakes/umls.py's write_large:
+0.3 GB + 150 bytes per name row kept (38 characters each) + 35 bytes per relation row kept, 1.8 us
+per name row and 0.8 us per relation row on one core; so about 5 GB and 1.5 minutes, by
+extrapolation, for a full release (16 M names, 62 M relation rows) with nothing filtered.
+tests/kg/test_umls.py::test_memory (slow) holds it to that.
 """
 
 from __future__ import annotations

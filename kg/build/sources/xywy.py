@@ -11,13 +11,11 @@ A folder (or a .tar.gz of it, which is never unpacked to disk) with medical_0.js
     cause_info, prevent_info, nursing_info          running text
 
 Entities: the diseases and whatever their lists name, an entity's id being its name with whitespace
-    normalised. Relations are
-called as CMeKG calls them, so that graphs of both can be united: 常见症状 并发症 就诊科室 治疗 相关药物 检查, and 推荐食谱
-宜吃 忌吃 for food. A disease is one however it is named elsewhere; any other entity is what most lists
-say, "" where two draw.
-Definitions: `desc`. Names that the site has cut ("冬春季的慢性咳...") are left out and counted. Insurance,
-    share, ways
-of transmission, durations, odds and costs are values and no entities; they are not read.
+normalised. Relations are called as CMeKG calls them, so that graphs of both can be united: 常见症状 并发症
+就诊科室 治疗 相关药物 检查, and 推荐食谱 宜吃 忌吃 for food. A disease is one however it is named elsewhere; any other
+entity is what most lists say, "" where two draw. Definitions: `desc`. Names that the site has cut
+("冬春季的慢性咳...") are left out and counted. Insurance, share, ways of transmission, durations, odds and
+costs are values and no entities; they are not read.
 
 texts() returns the running text: desc, cause, prevent, symptom, nursing, good-diet and avoid-diet.
 """  # noqa: E501
