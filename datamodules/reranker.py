@@ -89,7 +89,7 @@ class Sizes:
 
     candidates  most candidates; further ones are not looked at
     mention, context, name  tokens of a mention, of the text around it (half on each side if both
-    need it), of a candidate
+                            need it), of a candidate
     """
 
     candidates: int = 10

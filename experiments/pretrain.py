@@ -8,9 +8,9 @@ after the other.
 Every stage keeps what it has finished, so the same command resumes after a killed one. A pipeline
 has profiles, each with its stages, and one `training` whose variants differ in the configs that are
 laid over it; a variant may have `stages` of its own, `arguments` that replace the training's,
-`last` configs that are laid over the profile's, and each of these by `profiles`.
-`data_of` names a pipeline whose
-profiles, and their folder, it uses: what is compared with a paper is trained on the same data.
+`last` configs that are laid over the profile's, and each of these by `profiles`. `data_of` names a
+pipeline whose profiles, and their folder, it uses: what is compared with a paper is trained on the
+same data.
 
 A stage runs a command, or a package.module:function, with arguments (core.call); {NAME} in them is
 an input. `words` are further words of its command line. As a stage of another pipeline, a pipeline

@@ -28,9 +28,8 @@ class PaperModule(pl.LightningModule):
     lr            learning rate at the end of warm-up
     weight_decay  AdamW's, on matrices only (not on biases, LayerNorms and embeddings of entities)
     warmup_steps  optimiser steps of linear warm-up, or below 1 their share of all steps; afterwards
-    linear decay to 0 at
-                  the end of training; None: the learning rate stays what it is, without warm-up and
-                  decay
+                  linear decay to 0 at the end of training; None: the learning rate stays what it
+                  is, without warm-up and decay
     attention     the encoder's implementation of attention: sdpa, eager or packed
     dropout       of the encoder; None: its own
 

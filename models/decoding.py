@@ -21,8 +21,7 @@ Finish rules, that is which names end up in the ranking (at most `beams`):
                   kept, and the search stops when nothing that still runs can score higher than
                   these
     transformers  the same, but a completed name must be among the best `beams` of its step, running
-    ones included:
-                  the rule of transformers' generate(early_stopping="never")
+                  ones included: the rule of transformers' generate(early_stopping="never")
     fairseq       the rule of GenBioEL's released search: of each step only the best `beams`
                   continuations are looked at, completed or not; after n names have been completed,
                   one counts only at a rank below beams - n, else it is dropped; stops at `beams`

@@ -8,9 +8,8 @@ starts.
     address = serve()                          a server, which ends when this process does
     start(address, [sys.executable, "-m", "experiments.run", ...])        much like subprocess.Popen
     executable(folder, address)                a file to take for sys.executable: what it is given,
-                                               the server runs. It dies
-                                               when it is killed, and so do they, and ends with
-                                               their exit status
+                                               the server runs. It dies when it is killed, and so do
+                                               they, and ends with their exit status
 
 The fixture `preloaded` (tests/conftest.py) puts such a file into sys.executable.
 """

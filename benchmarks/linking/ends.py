@@ -5,8 +5,8 @@
 
 The graph of the chain is made of the task's dictionary, or GRAPH=. What is gold are the annotated
 mentions of the task (*-EL tasks of the same name link them given); a mention of several concepts
-counts once for each. Every text of the split is scored, also one
-without a mention: what is found there is wrong.
+counts once for each. Every text of the split is scored, also one without a mention: what is found
+there is wrong.
 
     f1          strict: a mention counts with start, end and concept right
     overlap     start and end may differ as long as the two overlap; each gold mention and each

@@ -7,8 +7,7 @@ The profile's `rehearsal` in `experiments/<paper>/pipeline.yaml` says what is la
 nothing else is:
 
     inputs       {NAME: {write: <function of benchmarks.perf.synthetic>, to: <file>, its arguments:
-    the
-                 paper's sizes}}
+                 the paper's sizes}}
     micro_batch  examples of a process on a CPU, where a step of the paper's batch would take hours;
     a GPU keeps that batch
     settings     further settings of experiments.run, such as how much validation reads

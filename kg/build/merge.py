@@ -6,10 +6,9 @@ given.
 Which entities are one
     by name   the same preferred name, when only one entity in each of the two has it
     by alias  a name that only one entity in each of the two has, whatever its rank among preferred,
-    exact and synonym;
-              only for entities that are not joined by name, and only where all such names of the
-              one lead to the same other, and the other way round. Else both stay apart, and are
-              counted as ambiguous.
+              exact and synonym; only for entities that are not joined by name, and only where all
+              such names of the one lead to the same other, and the other way round. Else both stay
+              apart, and are counted as ambiguous.
     Names are compared in their normal form (kg.linking.normal), lower case and without white space
     ("Ⅱ型 糖尿病" is "ii型糖尿病"). A short form joins nothing as an alias: "DM" is dermatomyositis and
     diabetes mellitus. An entity is joined with at most one of another graph, so no graph's own

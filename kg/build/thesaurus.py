@@ -9,9 +9,8 @@ The names of an entity, each with the first kind that has it:
     own          its preferred name
     alias        its other names in the graph
     equivalence  the preferred name of an entity that an equivalence joins to it; kind "brand" where
-    the other is a trade name
-                 of it (商品名) and "generic" where it is the generic name (通用名), so that a reader may
-                 leave these out
+                 the other is a trade name of it (商品名) and "generic" where it is the generic name
+                 (通用名), so that a reader may leave these out
     pair         from a table of the user's: mention and standard term, where one of the two is a
                  name of the entity
 

@@ -596,8 +596,8 @@ def files_in(paths: Iterable[str | Path], left_out: Counter[str] | None = None) 
 
     A file that is given twice is used once, which is said. `left_out` counts such files, and what
     else is in folders: files of other names by their endings, hidden files and folders, links to
-    folders. Raises InputError for a path that is not there, for a folder
-    without such files, and for a name that is not UTF-8.
+    folders. Raises InputError for a path that is not there, for a folder without such files, and
+    for a name that is not UTF-8.
     """
     left_out = Counter() if left_out is None else left_out
     found: list[Path] = []

@@ -84,8 +84,7 @@ class TransE(PyKEENTransE):
     all differences.
 
     sparse  whether a step changes the rows of its batch alone: gradients are sparse, and what is
-    not in the batch, being of
-            length 1 already, is not shortened again
+            not in the batch, being of length 1 already, is not shortened again
     unit    whether entities have length 1; otherwise they are as long as training makes them
     """
 
@@ -465,8 +464,11 @@ class _Loop(SLCWATrainingLoop):
 
 
 class _Record(NamedTuple):
-    """Where a training is recorded. first_step: the steps before it.  more: what else the rest of
-    the command needs to know after a resume."""
+    """Where a training is recorded.
+
+    first_step: the steps before it.  more: what else the rest of the command needs to know after a
+    resume.
+    """
 
     journal: Journal
     checkpoint: Checkpoint

@@ -81,7 +81,7 @@ def compatibility(
             "exact"     Eq. (16): ||h M_r + h_r|| ||e M_r||; projects every candidate, for tests and
                         small graphs
     relations  :func:`datamodules.rows.grouped` of `relation`; None: grouped here, for which a GPU
-    has to be read
+               has to be read
     """
     with torch.autocast(mention.device.type, enabled=False):
         mention, candidates = mention.float(), candidates.float()

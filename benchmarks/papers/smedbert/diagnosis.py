@@ -11,8 +11,7 @@ and with what another name's is. Its vector is the mean of its tokens' states wi
     knowledge shifts all names alike
     others      mean cosine among different names: near 1, names can hardly be distinguished
     dimensions  (sum of eigenvalues)^2 / sum of their squares, of the covariance of the names' unit
-    vectors: in how many directions
-                names differ; from 1 to the hidden size
+                vectors: in how many directions names differ; from 1 to the hidden size
     norm        mean length
 
 Every encoder whose export links mentions can be asked: MODEL=ernie, MODEL=knowbert, a folder.

@@ -2,9 +2,8 @@
 sorted anew for each mention.
 
 reference  as SMedBERT's released code works, written from a description of it: for each mention the
-lists of incoming and
-           outgoing neighbours are put together and sorted by a score of each entity; the first K
-           count. In Python, from dictionaries of lists, for every sample
+           lists of incoming and outgoing neighbours are put together and sorted by a score of each
+           entity; the first K count. In Python, from dictionaries of lists, for every sample
 settings   a synthetic graph of the paper's size whose entities are in triples as often as 1 /
            (their rank)^0.9 (hubs), and texts of 40 mentions, drawn as often as they are in triples.
            `evenly` has, beside it, texts whose mentions are drawn evenly: few are hubs, so sorting

@@ -5,10 +5,9 @@ settings   a BERT of random weights (128 wide, 2 layers, vocabulary of 30,522), 
            synthetic queries of 10 to 26 tokens, 1 to 10 masks, 5 beams. --model names another
            masked LM
 reference  one query at a time, as the released code has it: all five slots go through the whole
-model at every step, the first
-           too, in one batch, and all L x V logits are made; of each slot's five best tokens at
-           masked places the five best by accumulated log probability are kept, also those that fill
-           the same places with the same tokens in another order
+           model at every step, the first too, in one batch, and all L x V logits are made; of each
+           slot's five best tokens at masked places the five best by accumulated log probability are
+           kept, also those that fill the same places with the same tokens in another order
 equal      the mean over queries and numbers of masks of the best log probability is not lower than
            the reference's, and lower for fewer than 1 % of the queries (by more than 0.0001, in the
            mean over numbers of masks); `worse` lists these

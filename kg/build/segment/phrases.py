@@ -5,8 +5,7 @@ Shang, Liu, Jiang, Ren, Voss and Han, Automated Phrase Mining from Massive Text 
 30(10), 2018.
 
 Candidates     n-grams of 2 to `longest` symbols that occur at `least` places
-(kg.build.segment.ngrams);
-               never across punctuation.
+               (kg.build.segment.ngrams); never across punctuation.
 Features       of each candidate, in FEATURES; nothing in them looks at the names of the graph.
 Positives      candidates that are names of the graph, a share of them held out by a seed.
 Negatives      the pool of all others. Some of them are good phrases (the held-out names are there

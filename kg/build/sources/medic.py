@@ -2,10 +2,9 @@
 and OMIM -> KnowledgeGraph.
 
 CTD_diseases.tsv, CTD_diseases.csv   CTD's download (.gz too), https://ctdbase.org/downloads:
-                                     DiseaseName, DiseaseID, AltDiseaseIDs,
-                                     Definition, ParentIDs, TreeNumbers, ParentTreeNumbers,
-                                     Synonyms, SlimMappings; lines with # are comments, | separates
-                                     values
+                                     DiseaseName, DiseaseID, AltDiseaseIDs, Definition, ParentIDs,
+                                     TreeNumbers, ParentTreeNumbers, Synonyms, SlimMappings; lines
+                                     with # are comments, | separates values
 anything else                        lines id[|alternative id]||name|synonym|synonym, as BioSyn
                                      keeps MEDIC of July 2012
 
