@@ -72,7 +72,9 @@ class ERNIEData(OrderedText):
     exchanged    share of the mentions that are given another entity than theirs (Section 3.4: 5 %)
     hidden       share that is given none (15 %)
     n_negatives  entities drawn for each sequence, as often as the training text mentions them, to
-    distinguish its own from The rest as in :class:`OrderedText`.
+                 distinguish its own from
+
+    The rest as in :class:`OrderedText`.
 
     Raises InputError when the parts do not belong together, or for shares that cannot be.
     """

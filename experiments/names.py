@@ -18,8 +18,9 @@ As an encoder, a fine-tuned model is its encoder with the fine-tuned weights. en
     small   settings that fine-tuning in PROFILE=small changes for it; under the name of a head
             (PairClassifier), those of the tasks with that head
     masked_lm  dotted name, in `models`, of what fills masks with it; without the key, a masked LM
-    in the usual layout options  settings of `make finetune` that this encoder alone supports,
-    numbers: {HITS: {setting: <config key>, help: …}}
+               in the usual layout
+    options    settings of `make finetune` that this encoder alone supports, numbers:
+               {HITS: {setting: <config key>, help: …}}
 
     kepl import model NAME --out FOLDER     copies the export that NAME means: what a pipeline
                                             starts from
