@@ -31,8 +31,8 @@ from benchmarks.results import (
 from benchmarks.trivial import format_trivial, save_trivial, trivial_protocol
 from core.arrays import load_arrays
 from core.artifact import read_manifest
-from core.files import read_json
 from core.journal import Journal
+from core.json_files import read_json
 from datamodules.tasks import Task
 from experiments.machine import SeedTraining
 from experiments.seeds import Seeds, train_seeds

@@ -47,7 +47,8 @@ from benchmarks.results import (
 )
 from core.artifact import has_manifest, read_manifest
 from core.dotted import imported
-from core.files import InputError, excerpt, written
+from core.files import InputError, written
+from core.reading import excerpt
 from core.tracking import runs_folder
 from datamodules import probing as asked
 from datamodules.options import Files

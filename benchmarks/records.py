@@ -22,7 +22,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from core.files import InputError, read_json, written
+from core.files import InputError, written
+from core.json_files import read_json
 
 ROOT = Path(__file__).parents[1]
 FOLDER = Path("docs", "results")

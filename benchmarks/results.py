@@ -23,8 +23,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from core.arrays import load_arrays, save_arrays
-from core.files import InputError, digest, read_json, sha256, written
+from core.files import InputError, written
 from core.journal import Journal
+from core.json_files import digest, read_json
+from core.reading import sha256
 from core.tracking import commit, folder_name, runs_folder
 from experiments.names import Encoder, default_stem, recipes, split_name
 from models.metrics import Comparison, adjust_holm, bootstrap_interval, compared, score

@@ -47,8 +47,10 @@ from mlflow.entities import Run
 
 from core.commands import Running, started
 from core.executor import engine_of
-from core.files import InputError, digest, excerpt, locked, read_json, write_json, written
+from core.files import InputError, locked, written
 from core.journal import JOURNAL, Journal, explaining_store, sync
+from core.json_files import digest, read_json, write_json
+from core.reading import excerpt
 from core.spreadsheets import CsvWriter
 from core.tracking import ROOT, commit, runs_folder, tracking_uri
 

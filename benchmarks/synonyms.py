@@ -32,7 +32,8 @@ from benchmarks.results import (
     stored,
 )
 from core.artifact import read_manifest
-from core.files import InputError, digest
+from core.files import InputError
+from core.json_files import digest
 from core.settings import given_options
 from core.tracking import runs_folder
 from datamodules.links import links

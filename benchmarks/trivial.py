@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.results import OVERALL, SELECT, TRIVIAL, Model, Result, save_result
-from core.files import digest
+from core.json_files import digest
 from core.tracking import folder_name, runs_folder
 from datamodules.finetune import units
 from datamodules.tasks import Pair, Relation, Tagged, Task

@@ -26,7 +26,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from core.files import InputError, read_json, read_object, sha256, write_json, written_folder
+from core.files import InputError, written_folder
+from core.json_files import read_json, read_object, write_json
+from core.reading import sha256
 
 MANIFEST = "manifest.json"
 SETTINGS = ("settings", "recipe")  #: what a folder was made of, where it is under one key

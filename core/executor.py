@@ -41,19 +41,9 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from core.artifact import manifest_path, write_manifest
-from core.files import (
-    MEBIBYTE,
-    InputError,
-    digest,
-    largest_document,
-    limit_documents,
-    locked,
-    read_json,
-    read_object,
-    remove_leftovers,
-    sha256,
-    write_json,
-)
+from core.files import InputError, locked, remove_leftovers
+from core.json_files import digest, read_json, read_object, write_json
+from core.reading import MEBIBYTE, largest_document, limit_documents, sha256
 
 LOG = logging.getLogger(__name__)
 ENGINES = ("processes", "ray")

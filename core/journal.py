@@ -29,7 +29,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from core.files import InputError, explained, read_json, write_json
+from core.files import InputError, explained
+from core.json_files import read_json, write_json
 from core.tracking import ROOT, commit, inherited, runs_folder, tracking_uri, use_experiment
 
 if TYPE_CHECKING:

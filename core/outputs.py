@@ -28,17 +28,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from core.files import (
-    InputError,
-    check_writable,
-    extend_name,
-    is_stream,
-    read_object,
-    sha256,
-    unpacked_name,
-    write_json,
-    written,
-)
+from core.files import InputError, check_writable, extend_name, is_stream, written
+from core.json_files import read_object, write_json
+from core.reading import sha256, unpacked_name
 
 MANIFEST = ".manifest.json"
 KEYS = {"settings", "facts", "sha256"}  #: of a manifest

@@ -19,7 +19,8 @@ from functools import wraps
 from numbers import Integral, Real
 from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from core.files import InputError, excerpt
+from core.files import InputError
+from core.reading import excerpt
 
 P = ParamSpec("P")
 R = TypeVar("R")

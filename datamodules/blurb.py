@@ -25,7 +25,8 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 from xml.parsers import expat
 
-from core.files import InputError, excerpt, explained, lines, whole_number
+from core.files import InputError, explained
+from core.reading import excerpt, lines, whole_number
 from datamodules.formats import line_id, some, table
 from datamodules.tasks import Pair, Relation, Tagged
 

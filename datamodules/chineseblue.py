@@ -16,7 +16,9 @@ from collections.abc import Container
 from pathlib import Path
 from typing import Any
 
-from core.files import InputError, excerpt, json_records, whole_number
+from core.files import InputError
+from core.json_files import json_records
+from core.reading import excerpt, whole_number
 from datamodules.formats import NoLabels, check_label, group, line_id, marked, some, text_at
 from datamodules.tasks import Pair, Relation, Tagged
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from core.files import InputError, excerpt
+from core.files import InputError
+from core.reading import excerpt
 
 START, END = "START", "END"
 

@@ -30,7 +30,9 @@ from core.artifact import (
     write_manifest,
 )
 from core.executor import Part, parts_folder
-from core.files import InputError, digest, json_lines, sha256, written_folder
+from core.files import InputError, written_folder
+from core.json_files import digest, json_lines
+from core.reading import sha256
 from datamodules.tokenizers import load_tokenizer, token_spans, tokenizer_fingerprint
 from kg.graph import KnowledgeGraph, Numbers, fingerprint
 from kg.linking.run import parts

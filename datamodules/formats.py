@@ -16,7 +16,8 @@ from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import Any
 
-from core.files import InputError, excerpt, lines
+from core.files import InputError
+from core.reading import excerpt, lines
 from datamodules.tasks import Pair, Tagged, overlapping
 from kg.documents.formats import pubtator_annotations
 

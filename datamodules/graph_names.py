@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from core.files import InputError, lines, sha256
+from core.files import InputError
+from core.reading import lines, sha256
 from core.settings import split_commas
 from kg.graph import KnowledgeGraph, fingerprint
 

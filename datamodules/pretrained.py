@@ -20,7 +20,9 @@ from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 
 from core.artifact import check_export
-from core.files import InputError, digest, excerpt, read_json, sha256
+from core.files import InputError
+from core.json_files import digest, read_json
+from core.reading import excerpt, sha256
 
 LOG = logging.getLogger(__name__)
 #: short name -> (distribution, folder in it)

@@ -42,7 +42,9 @@ import pyarrow.parquet as pq
 
 from core.arrays import read_table
 from core.artifact import Artifact
-from core.files import InputError, digest, excerpt, explained
+from core.files import InputError, explained
+from core.json_files import digest
+from core.reading import excerpt
 from kg.graph import KnowledgeGraph, fingerprint
 
 FORMAT = 1

@@ -16,7 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-from core.files import InputError, lines, read_bytes
+from core.files import InputError
+from core.reading import lines, read_bytes
 from datamodules.formats import group, line_id, some
 from datamodules.tasks import Pair
 

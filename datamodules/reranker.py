@@ -22,7 +22,8 @@ import torch
 from torch import Tensor
 
 from core.artifact import Artifact
-from core.files import InputError, json_lines, read_object, write_json, written
+from core.files import InputError, written
+from core.json_files import json_lines, read_object, write_json
 from datamodules.contexts import balanced, sides
 from datamodules.rows import attention, padded
 from datamodules.steps import Places, StepData

@@ -20,7 +20,8 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from core.artifact import check_files
 from core.executor import Part, parts_folder
-from core.files import InputError, digest, written
+from core.files import InputError, written
+from core.json_files import digest
 from datamodules.pretrained import load, pretrained
 
 LOG = logging.getLogger(__name__)

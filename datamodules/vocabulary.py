@@ -23,7 +23,9 @@ from tqdm import tqdm
 from transformers import PreTrainedTokenizerFast
 
 from core.artifact import Artifact
-from core.files import InputError, digest, sha256
+from core.files import InputError
+from core.json_files import digest
+from core.reading import sha256
 from datamodules.tokenizers import load_tokenizer, tokenizer_fingerprint
 from kg.documents.formats import documents
 from kg.graph import KnowledgeGraph, fingerprint

@@ -11,8 +11,10 @@ from typing import Any
 import yaml
 
 from core.artifact import MANIFEST, read_manifest, write_manifest
-from core.files import digest, read_json, sha256, written
+from core.files import written
 from core.journal import run_id_in
+from core.json_files import digest, read_json
+from core.reading import sha256
 from datamodules.pretrained import HUB_NAME
 from experiments.tracking import Run, data_folders, data_hashes
 

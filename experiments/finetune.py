@@ -43,7 +43,9 @@ from core.artifact import MANIFEST
 from core.arrays import save_arrays
 from core.call import run_guarded
 from core.spreadsheets import CsvWriter
-from core.files import InputError, digest, read_json, sha256, write_json, written, written_folder
+from core.files import InputError, written, written_folder
+from core.json_files import digest, read_json, write_json
+from core.reading import sha256
 from core.tracking import inherited
 from experiments.card import CARD, describe
 from experiments.tracking import Run, StepSeed, WholeCheckpoints, whole

@@ -25,7 +25,8 @@ from typing import Any
 
 import yaml
 
-from core.files import InputError, read_json
+from core.files import InputError
+from core.json_files import read_json
 from core.tracking import ROOT
 from datamodules.pretrained import load
 from experiments.machine import Machine

@@ -23,7 +23,8 @@ import torch
 from torch import Tensor, nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from core.files import InputError, write_json
+from core.files import InputError
+from core.json_files import write_json
 from models.encoders import Packing
 
 #: of the matrices whose product measures the peak; between small ones a GPU waits for the host

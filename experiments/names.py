@@ -37,13 +37,9 @@ from typing import Any, NamedTuple
 import yaml
 
 from core.artifact import has_manifest, read_manifest
-from core.files import (
-    InputError,
-    check_new_folder,
-    digest,
-    sha256,
-    written_folder,
-)
+from core.files import InputError, check_new_folder, written_folder
+from core.json_files import digest
+from core.reading import sha256
 from core.tracking import ROOT, folder_name, newest_export, runs_folder
 from datamodules.pretrained import (
     HUB_NAME,

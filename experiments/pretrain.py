@@ -33,7 +33,8 @@ from typing import Any
 import yaml
 
 from core.call import option_words
-from core.files import InputError, digest, read_json
+from core.files import InputError
+from core.json_files import digest, read_json
 from core.settings import nearest
 from core.tracking import ROOT, runs_folder
 from datamodules.pretrained import HUB_NAME, PACKAGED, read_config

@@ -23,7 +23,9 @@ import yaml
 
 from core.artifact import has_manifest, read_manifest, write_manifest
 from core.dotted import imported
-from core.files import InputError, check_new_folder, digest, sha256, written_folder
+from core.files import InputError, check_new_folder, written_folder
+from core.json_files import digest
+from core.reading import sha256
 from core.settings import NEEDED, Option, options_of, with_options
 from core.tracking import ROOT, commit
 from datamodules.tokenizers import load_tokenizer

@@ -29,8 +29,9 @@ from pytorch_lightning.utilities.exceptions import SIGTERMException
 
 from core.call import run_guarded
 from core.commands import SAFE_PATH
-from core.files import InputError, read_json, write_json, written_folder
+from core.files import InputError, written_folder
 from core.journal import run_id_in
+from core.json_files import read_json, write_json
 from core.logs import quiet_libraries
 from core.tracking import inherited, tracking_uri
 from experiments.card import CARD, describe

@@ -24,8 +24,10 @@ import yaml
 
 from core.artifact import manifest_path
 from core.executor import engine_of
-from core.files import InputError, digest, read_json, sha256
+from core.files import InputError
 from core.journal import Journal
+from core.json_files import digest, read_json
+from core.reading import sha256
 from core.tracking import ROOT, folder_name, inherited, runs_folder
 from datamodules.finetune import check_text
 from datamodules.pretrained import load

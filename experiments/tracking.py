@@ -27,8 +27,10 @@ from pytorch_lightning.loggers.logger import DummyLogger
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 
 from core.artifact import has_manifest, manifest_path
-from core.files import InputError, digest, remove_leftovers, sha256, write_json, written
+from core.files import InputError, remove_leftovers, written
 from core.journal import Journal
+from core.json_files import digest, write_json
+from core.reading import sha256
 from core.tracking import commit, environment, runs_folder
 from datamodules.pretrained import HUB_NAME, PACKAGED, identity
 

@@ -24,7 +24,8 @@ from torch import Tensor
 from tqdm import tqdm
 
 from core.dotted import imported
-from core.files import InputError, digest, written
+from core.files import InputError, written
+from core.json_files import digest
 from datamodules.corpus import Corpus
 from datamodules.rows import framed, length_batches, pad_rows
 from datamodules.tokenizers import load_tokenizer, tokenizer_fingerprint

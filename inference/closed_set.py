@@ -34,7 +34,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from core.files import InputError, digest
+from core.files import InputError
+from core.json_files import digest
 from core.tracking import runs_folder
 from datamodules.contexts import sides
 from experiments.names import Encoder

@@ -18,8 +18,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from core.files import InputError, descriptor_of, digest, limit_documents, lines, lines_of
+from core.files import InputError, descriptor_of
+from core.json_files import digest
 from core.outputs import Output, check_ending
+from core.reading import limit_documents, lines, lines_of
 from core.settings import given_options
 from core.stopping import keeping
 from core.tracking import runs_folder

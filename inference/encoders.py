@@ -16,7 +16,8 @@ from tqdm import tqdm
 from core.artifact import check_files, has_manifest
 from core.dotted import imported
 from core.executor import Part, parts_folder
-from core.files import InputError, digest, written
+from core.files import InputError, written
+from core.json_files import digest
 from core.tracking import runs_folder
 from core.typed import typed
 from datamodules.pretrained import check_vocabulary

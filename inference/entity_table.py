@@ -22,7 +22,8 @@ from transformers import PreTrainedTokenizerFast
 
 from core.arrays import read_table
 from core.dotted import imported
-from core.files import InputError, lines
+from core.files import InputError
+from core.reading import lines
 from datamodules.contexts import balanced, sides
 from datamodules.rows import length_batches, pad_rows
 from datamodules.tokenizers import load_tokenizer

@@ -18,7 +18,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from core.files import digest
+from core.json_files import digest
 from datamodules.linking import Dictionary
 from kg.graph import place_of_kind
 from kg.linking.homonyms import Describe, Homonyms

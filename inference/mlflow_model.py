@@ -15,7 +15,8 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from core.files import InputError, read_object, write_json, written_folder
+from core.files import InputError, written_folder
+from core.json_files import read_object, write_json
 
 REFERENCE = "kepl.json"  #: in the model's data: what is served, and where it is
 MODEL = "model"  #: the folder of a run's artifacts

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, Literal, TypedDict
 
 from core.executor import engine_of
-from core.files import InputError, excerpt
+from core.files import InputError
+from core.reading import excerpt
 from core.settings import nearest
 from core.typed import check_fields
 from kg.documents.formats import default_document

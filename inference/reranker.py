@@ -9,7 +9,8 @@ from typing import Any, Protocol
 
 import torch
 
-from core.files import InputError, digest
+from core.files import InputError
+from core.json_files import digest
 from datamodules.reranker import RerankerInputs, Sample
 from experiments.names import Encoder, architecture, encoder
 from inference.linkers import Linker, Names, Ranking, text_of

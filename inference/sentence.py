@@ -16,7 +16,9 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from core.files import InputError, excerpt, read_json
+from core.files import InputError
+from core.json_files import read_json
+from core.reading import excerpt
 from datamodules.pretrained import pretrained
 
 #: key of a Pooling config -> our name of it

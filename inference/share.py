@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.artifact import check_export, has_manifest
-from core.files import InputError, check_writable, read_json, sha256, written_folder
+from core.files import InputError, check_writable, written_folder
+from core.json_files import read_json
+from core.reading import sha256
 
 if TYPE_CHECKING:
     from torch import nn
@@ -284,8 +286,8 @@ def register_model(model: str, name: str, graph: Path | None, negation: bool) ->
     for a model that does not exist, and where MLflow does not answer."""
     import mlflow
 
-    from core.files import write_json
     from core.journal import explaining_store
+    from core.json_files import write_json
     from core.tracking import use_experiment
     from experiments.names import finetuned
     from inference.mlflow_model import REFERENCE, write_model

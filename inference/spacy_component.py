@@ -28,7 +28,8 @@ from spacy.language import Language
 from spacy.tokens import Doc, Span
 from spacy.util import filter_spans, minibatch
 
-from core.files import InputError, read_object, write_json
+from core.files import InputError
+from core.json_files import read_object, write_json
 from inference.chain import Linked, Pipeline
 from inference.detectors import BATCH
 from kg.documents.mentions import ATTRIBUTES

@@ -36,18 +36,10 @@ from tqdm import tqdm
 
 from core.artifact import check_files
 from core.executor import PartsFolder, parts_folder
-from core.files import (
-    InputError,
-    Span,
-    digest,
-    excerpt,
-    explaining,
-    json_lines,
-    locked,
-    renamed,
-    unpacked_name,
-)
+from core.files import InputError, explaining, locked, renamed
+from core.json_files import digest, json_lines
 from core.outputs import Output, check_ending
+from core.reading import Span, excerpt, unpacked_name
 from core.spreadsheets import CsvWriter
 from core.stopping import keeping
 from core.typed import typed

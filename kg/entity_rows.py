@@ -8,7 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from core.files import InputError, lines, written
+from core.files import InputError, written
+from core.reading import lines
 
 
 def write_ids(folder: Path, entities: Sequence[str], relations: Sequence[str]) -> None:

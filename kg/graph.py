@@ -32,7 +32,8 @@ import pyarrow.parquet as pq
 
 from core.arrays import read_table
 from core.artifact import Artifact
-from core.files import InputError, digest
+from core.files import InputError
+from core.json_files import digest
 from core.settings import nearest
 
 FORMAT = 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from core.files import write_json
+from core.json_files import write_json
 
 NAME_TOKENS = 25  #: tokens of a name, as SapBERT cuts them
 #: our name of a pooling -> key of sentence-transformers' Pooling

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from core.files import read_json
+from core.json_files import read_json
 from tests.fakes.mlm import Folders
 from tests.test_house import ROOMS, ROOT
 

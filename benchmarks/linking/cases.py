@@ -23,7 +23,8 @@ from benchmarks.linking.folds import folds_of
 from benchmarks.linking.sets import refuse_sets
 from benchmarks.options import Folds, Split
 from benchmarks.results import Result, load_result, stored
-from core.files import InputError, lines, written
+from core.files import InputError, written
+from core.reading import lines
 from core.spreadsheets import CsvWriter
 from datamodules.linking import Dictionary, Linking
 from datamodules.options import Files

@@ -52,7 +52,8 @@ from benchmarks.results import (
     save_result,
     stored,
 )
-from core.files import InputError, digest, written
+from core.files import InputError, written
+from core.json_files import digest
 from core.settings import given_options
 from datamodules.linking import Dictionary, Linking, Mention
 from datamodules.options import Files

@@ -14,7 +14,8 @@ from benchmarks.results import (
     Model,
     model_of,
 )
-from core.files import InputError, digest
+from core.files import InputError
+from core.json_files import digest
 from core.settings import given_options
 from datamodules.linking import Dictionary, Linking, Mention, context_of, load_linking
 from datamodules.options import Files

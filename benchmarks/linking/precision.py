@@ -28,7 +28,8 @@ from scipy.stats import beta
 from benchmarks.linking.sets import refuse_sets
 from benchmarks.options import Evaluation
 from benchmarks.results import Result
-from core.files import InputError, json_lines
+from core.files import InputError
+from core.json_files import json_lines
 from datamodules.tasks.linking import END_TO_END, linking_task
 
 SPLITS: tuple[Literal["dev"], Literal["test"]] = ("dev", "test")

@@ -21,7 +21,8 @@ from benchmarks.linking.evaluate import score_linker
 from benchmarks.options import Evaluation, Reranking
 from benchmarks.results import Result, model_of
 from core.artifact import has_manifest, read_manifest
-from core.files import InputError, digest
+from core.files import InputError
+from core.json_files import digest
 from core.settings import given_options
 from core.tracking import ROOT, folder_name, runs_folder
 from datamodules.reranker import Sample, save_samples

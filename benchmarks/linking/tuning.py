@@ -21,7 +21,8 @@ from benchmarks.options import Evaluation, LinkerTuning, check_task
 from benchmarks.results import Result, model_of
 from core.artifact import read_manifest
 from core.dotted import imported
-from core.files import InputError, digest, read_json
+from core.files import InputError
+from core.json_files import digest, read_json
 from core.settings import given_options
 from core.tracking import folder_name, runs_folder
 from datamodules.tasks.gold import definition_of, gold_linking

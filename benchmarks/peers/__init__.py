@@ -47,7 +47,8 @@ from benchmarks.results import (
     save_result,
 )
 from core.commands import child_environment, python_command
-from core.files import InputError, digest, read_json, write_json, written
+from core.files import InputError, written
+from core.json_files import digest, read_json, write_json
 from core.settings import given_options, nearest
 from core.spreadsheets import CsvWriter
 from core.tracking import ROOT, folder_name, runs_folder

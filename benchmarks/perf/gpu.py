@@ -34,7 +34,8 @@ from typing import Any
 
 from benchmarks.perf.alone import call_alone
 from core.commands import child_environment, python_command
-from core.files import InputError, read_json, write_json, written
+from core.files import InputError, written
+from core.json_files import read_json, write_json
 from core.settings import nearest, split_commas
 from core.tracking import ROOT, commit, runs_folder
 from experiments.meter import DEVICE_LOCK, alone

@@ -38,7 +38,8 @@ import yaml
 
 from core.call import command_words
 from core.commands import child_environment, python_command
-from core.files import InputError, locked, read_json, write_json, written
+from core.files import InputError, locked, written
+from core.json_files import read_json, write_json
 from core.tracking import ROOT, runs_folder
 from experiments.machine import Inputs, Machine
 from experiments.pretrain import commands, gpus, pipeline_of, table

@@ -32,7 +32,8 @@ from typing import Literal
 import numpy as np
 
 from core.dotted import imported
-from core.files import read_json, write_json, written
+from core.files import written
+from core.json_files import read_json, write_json
 from core.logs import quiet_libraries
 from datamodules.corpus import is_held_out
 

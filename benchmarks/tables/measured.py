@@ -26,7 +26,8 @@ from benchmarks.results import (
 )
 from benchmarks.synonyms import samples_checksum
 from benchmarks.tables.cells import Cell
-from core.files import InputError, read_json
+from core.files import InputError
+from core.json_files import read_json
 from core.tracking import ROOT, runs_folder
 from experiments.names import default_stem
 from models.metrics import one_sample

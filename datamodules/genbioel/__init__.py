@@ -17,7 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from core.files import InputError, write_json
+from core.files import InputError
+from core.json_files import write_json
 from datamodules.genbioel.denoising import infilled, permuted
 from datamodules.genbioel.finetuning import MentionSamples
 from datamodules.genbioel.inputs import FILE, Inputs

@@ -33,7 +33,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from core.artifact import manifest_path
-from core.files import InputError, sha256
+from core.files import InputError
+from core.reading import sha256
 from datamodules.contexts import sides
 from datamodules.genbioel.concept_names import RULES, NameSet, name_set
 from datamodules.genbioel.inputs import Inputs, plain, window

@@ -17,7 +17,9 @@ from typing import Any, NamedTuple
 
 from transformers import PreTrainedTokenizerFast
 
-from core.files import InputError, excerpt, read_json
+from core.files import InputError
+from core.json_files import read_json
+from core.reading import excerpt
 from datamodules.contexts import END, START, balanced, sides
 from datamodules.tokenizers import load_tokenizer
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from core.files import InputError, json_lines, written
+from core.files import InputError, written
+from core.json_files import json_lines
 from kg.graph import KnowledgeGraph
 
 

@@ -37,7 +37,8 @@ import pyarrow.parquet as pq
 
 from core.arrays import read_table
 from core.artifact import Artifact
-from core.files import InputError, json_lines, written
+from core.files import InputError, written
+from core.json_files import json_lines
 from datamodules.contexts import marked
 from kg.linking.homonyms import Description
 

@@ -14,7 +14,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from core.files import InputError, excerpt, lines
+from core.files import InputError
+from core.reading import excerpt, lines
 from datamodules.linking import Mention, Spans
 from datamodules.linking.readers import PubTator
 from kg.documents.xml import Events, read

@@ -22,7 +22,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from core.files import InputError, excerpt, explained, lines, whole_number
+from core.files import InputError, explained
+from core.reading import excerpt, lines, whole_number
 from datamodules.linking import Dictionary, Mention
 from kg.build.sources import medic as medic_source
 from kg.build.sources import mesh as mesh_source

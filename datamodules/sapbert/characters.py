@@ -26,7 +26,8 @@ import torch
 from transformers import AutoModel, PreTrainedModel
 
 from core.artifact import Artifact
-from core.files import InputError, lines, sha256
+from core.files import InputError
+from core.reading import lines, sha256
 from datamodules.pretrained import identity, load
 from datamodules.tokenizers import load_tokenizer
 from kg.graph import KnowledgeGraph, fingerprint

@@ -40,7 +40,8 @@ import pyarrow.parquet as pq
 
 from core.arrays import read_table
 from core.artifact import Artifact, manifest_path
-from core.files import InputError, sha256
+from core.files import InputError
+from core.reading import sha256
 from datamodules.graph_names import (
     NameSource,
     describe_list,

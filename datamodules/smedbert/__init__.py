@@ -17,7 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from core.files import InputError, write_json
+from core.files import InputError
+from core.json_files import write_json
 from datamodules.masking import IGNORE
 from datamodules.mentions import Mentions, mentions
 from datamodules.ordered import Ordered, OrderedText, blank, save_array

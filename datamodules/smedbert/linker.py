@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from core.files import InputError, read_json
+from core.files import InputError
+from core.json_files import read_json
 from datamodules.links import links
 from datamodules.mentions import Mentions, mentions
 from kg.pagerank import NeighbourTable

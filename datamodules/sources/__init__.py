@@ -18,7 +18,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, cast
 
-from core.files import PARTIAL, InputError, read_json, renamed, sha256, write_json
+from core.files import PARTIAL, InputError, renamed
+from core.json_files import read_json, write_json
+from core.reading import sha256
 from core.tracking import runs_folder
 from datamodules.sources.addresses import Unreachable, download
 from datamodules.sources.listing import File, Source, sources

@@ -23,7 +23,8 @@ from urllib.parse import urlsplit
 
 from tqdm import tqdm
 
-from core.files import InputError, explained, renamed, sha256, written
+from core.files import InputError, explained, renamed, written
+from core.reading import sha256
 from datamodules.sources.listing import sources
 
 LARGEST = 2 << 30  # bytes that one archive may contain

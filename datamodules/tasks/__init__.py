@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from core.artifact import Artifact
-from core.files import InputError, json_lines, written
+from core.files import InputError, written
+from core.json_files import json_lines
 
 SPLITS = ("train", "dev", "test")
 TASK = Artifact(

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from core.artifact import read_manifest
-from core.files import InputError, digest
+from core.files import InputError
+from core.json_files import digest
 from core.tracking import folder_name, runs_folder
 from datamodules.linking import SPLITS
 from datamodules.options import Files

@@ -32,7 +32,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from core.artifact import has_manifest
-from core.files import InputError, read_json, sha256, write_json
+from core.files import InputError
+from core.json_files import read_json, write_json
+from core.reading import sha256
 from core.settings import nearest
 from datamodules.linking import Dictionary, Mention, Spans, diagnoses, multilingual, save_linking
 from datamodules.linking import readers as read

@@ -26,7 +26,9 @@ from pathlib import Path
 from typing import Any
 
 from core.artifact import has_manifest, read_manifest
-from core.files import InputError, excerpt, json_lines, sha256
+from core.files import InputError
+from core.json_files import json_lines
+from core.reading import excerpt, sha256
 from datamodules.chineseblue import MARKERS
 from datamodules.pairs import mark_pair, sentences
 from datamodules.tasks import TASK, Pair, Relation, Tagged, overlapping, save_task

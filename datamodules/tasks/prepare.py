@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from core.artifact import has_manifest
-from core.files import InputError, digest, sha256
+from core.files import InputError
+from core.json_files import digest
+from core.reading import sha256
 from core.settings import nearest
 from core.tracking import folder_name, runs_folder
 from datamodules.formats import NoLabels

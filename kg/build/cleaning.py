@@ -47,8 +47,9 @@ from typing import Any
 
 from core.artifact import check_files
 from core.executor import Part, PartsFolder, parts_folder
-from core.files import InputError, Span, check_writable, lines, written
+from core.files import InputError, check_writable, written
 from core.outputs import check_no_input
+from core.reading import Span, lines
 from core.settings import split_commas
 from kg.documents.formats import (
     InParts,

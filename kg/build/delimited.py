@@ -13,7 +13,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.csv as csv
 
-from core.files import InputError, excerpt, lines, opened
+from core.files import InputError
+from core.reading import excerpt, lines, opened
 
 BLOCK = 16 << 20
 

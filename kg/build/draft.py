@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from core.files import excerpt
+from core.reading import excerpt
 from core.settings import nearest
 from kg.build.rows import Problems
 from kg.build.sources.umls import LANGUAGES as ISO_LANGUAGES

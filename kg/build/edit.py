@@ -15,8 +15,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from core.files import InputError, excerpt, lines, sha256
+from core.files import InputError
 from core.outputs import check_no_input
+from core.reading import excerpt, lines, sha256
 from kg.build.draft import NO_NAMES, parse_language
 from kg.build.lookup import search_key
 from kg.build.rows import Form, Problems, parse_delimiter, read_rows

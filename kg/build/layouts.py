@@ -39,7 +39,8 @@ from typing import Any
 
 import yaml
 
-from core.files import InputError, read_text
+from core.files import InputError
+from core.reading import read_text
 from core.settings import nearest
 from kg.build.rows import JSON, Form, form_of, parse_delimiter
 from kg.graph import KINDS

@@ -16,13 +16,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from core.files import (
+from core.files import InputError
+from core.json_files import json_lines, json_records
+from core.reading import (
     UTF_16_MARKS,
     WHOLE,
-    InputError,
     check_encoding,
-    json_lines,
-    json_records,
     largest_document,
     lines,
     opened,
@@ -114,7 +113,7 @@ def check_table_encoding(encoding: str) -> None:
 
 def text_lines(path: Path, encoding: str) -> Iterator[tuple[int, str]]:
     """(line number from 1, line without its end); also of UTF-16. Raises InputError as
-    core.files.lines does."""
+    core.reading.lines does."""
     with reading(path) as handle:
         marked = handle.read(2) in UTF_16_MARKS
     if not marked and not is_utf_16(encoding):

@@ -20,8 +20,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from core.files import InputError, limit_documents, sha256
+from core.files import InputError
 from core.outputs import check_no_input
+from core.reading import limit_documents, sha256
 from core.settings import (
     NEEDED,
     Option,

@@ -39,7 +39,9 @@ import pyarrow.parquet as pq
 
 from core.arrays import read_table
 from core.artifact import Artifact
-from core.files import InputError, excerpt, lines, parse_json, read_text
+from core.files import InputError
+from core.json_files import parse_json
+from core.reading import excerpt, lines, read_text
 from kg.build.merge import compared
 from kg.graph import KnowledgeGraph, fingerprint
 

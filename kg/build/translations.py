@@ -22,7 +22,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from core.files import InputError, lines
+from core.files import InputError
+from core.reading import lines
 from kg.graph import KnowledgeGraph
 
 #: predicate -> kind of the name

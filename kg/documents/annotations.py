@@ -29,17 +29,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from core.files import (
-    InputError,
-    Span,
-    excerpt,
-    json_records,
-    lines,
-    opened,
-    read_text,
-    unpacked_name,
-    whole_number,
-)
+from core.files import InputError
+from core.json_files import json_records
+from core.reading import Span, excerpt, lines, opened, read_text, unpacked_name, whole_number
 from kg.build.rows import Form, sheet_rows
 from kg.documents.bioc import DISCONTINUOUS, NO_ENTITY
 from kg.documents.mentions import (

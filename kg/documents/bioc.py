@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
-from core.files import InputError, excerpt, json_records, largest_document, whole_number
+from core.files import InputError
+from core.json_files import json_records
+from core.reading import excerpt, largest_document, whole_number
 from kg.documents.mentions import (
     BY_LINE,
     NOT_FITTING,

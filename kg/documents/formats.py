@@ -23,27 +23,22 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from core.executor import Part
-from core.files import (
-    InputError,
+from core.files import InputError, is_stream, written
+from core.json_files import json_lines, json_records, read_json, write_json
+from core.outputs import MANIFEST
+from core.reading import (
     Span,
     check_encoding,
     excerpt,
-    is_stream,
-    json_lines,
-    json_records,
     lines,
     opened,
-    read_json,
     read_text,
     reading,
     sha256,
     spans,
     unpacked_name,
     whole_number,
-    write_json,
-    written,
 )
-from core.outputs import MANIFEST
 from kg.build.rows import begins_with_array
 from kg.documents.annotations import (
     brat_documents,

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from core.files import InputError, excerpt, unpacked_name
+from core.files import InputError
+from core.reading import excerpt, unpacked_name
 
 NOT_FITTING = "annotations that do not fit the text"
 #: what a text may say of a mention

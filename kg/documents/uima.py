@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import quoteattr
 
-from core.files import InputError, Span, whole_number
+from core.files import InputError
+from core.reading import Span, whole_number
 from kg.documents.annotations import make_document, name_places
 from kg.documents.mentions import (
     BY_LINE,

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 from xml.parsers import expat
 
-from core.files import InputError, largest_document, reading, too_large
+from core.files import InputError
+from core.reading import largest_document, reading, too_large
 
 Made = TypeVar("Made")
 BLOCK = 1 << 16

@@ -20,8 +20,10 @@ from tqdm import tqdm
 
 from core.artifact import Artifact, check_files
 from core.executor import PartsFolder, parts_folder
-from core.files import InputError, Span, json_lines, limit_documents, written
+from core.files import InputError, written
+from core.json_files import json_lines
 from core.outputs import check_no_input
+from core.reading import Span, limit_documents
 from kg.documents.formats import (
     InParts,
     Plan,

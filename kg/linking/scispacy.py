@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from core.files import InputError, excerpt
+from core.files import InputError
+from core.reading import excerpt
 from kg.documents.mentions import Mention
 from kg.graph import KINDS, KnowledgeGraph
 

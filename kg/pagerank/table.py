@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from core.artifact import Artifact
-from core.files import InputError, excerpt, lines, sha256
+from core.files import InputError
+from core.reading import excerpt, lines, sha256
 from kg.entity_rows import check_entities, read_ids, write_ids
 from kg.graph import KnowledgeGraph, fingerprint
 from kg.pagerank.ppr import DENSE, personal, personal_steps, ranges

@@ -41,7 +41,8 @@ import torch
 from torch import Tensor
 
 from core.artifact import Artifact, write_manifest
-from core.files import InputError, explained, locked, sha256, written, written_folder
+from core.files import InputError, explained, locked, written, written_folder
+from core.reading import sha256
 
 LOG = logging.getLogger(__name__)
 EXACT = ("torch", "flat")

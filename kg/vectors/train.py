@@ -55,9 +55,11 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from tqdm import tqdm
 
-from core.files import InputError, digest, locked, read_json, sha256, write_json, written
+from core.files import InputError, locked, written
 from core.journal import JOURNAL, Journal
+from core.json_files import digest, read_json, write_json
 from core.logs import quiet_libraries
+from core.reading import sha256
 from kg.graph import KnowledgeGraph, fingerprint
 from kg.vectors.embeddings import TABLE, EmbeddingTable
 

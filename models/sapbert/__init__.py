@@ -35,7 +35,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from core.files import InputError, read_json, write_json
+from core.files import InputError
+from core.json_files import read_json, write_json
 from datamodules.sapbert import SapBERTBatch
 from models.base import PaperModule
 from models.encoders import Layout, TextEncoder, save_transformer, set_dropout

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from core.files import InputError, write_json
+from core.files import InputError
+from core.json_files import write_json
 from models.encoders import load_bert
 from models.sapbert import POOLING
 

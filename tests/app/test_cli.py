@@ -18,7 +18,8 @@ from safetensors.torch import load_file
 from app.cli import drawn_papers, linker_options, load_verb, main, resolve
 from app.verbs import LINKER, VERBS
 from core import call
-from core.files import InputError, read_json
+from core.files import InputError
+from core.json_files import read_json
 from core.logs import set_up
 from core.settings import Option, expected, options_of
 from experiments.pretrain import papers, pipeline_of

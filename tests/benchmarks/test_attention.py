@@ -60,7 +60,9 @@ from benchmarks.papers.embert.sentences import (
     pools,
     swaps,
 )
-from core.files import InputError, read_json, sha256, write_json
+from core.files import InputError
+from core.json_files import read_json, write_json
+from core.reading import sha256
 from datamodules.tokenizers import load_tokenizer
 from kg.build.thesaurus import FORMAT
 from models.encoders import load_bert

@@ -17,7 +17,8 @@ from app.cli import main
 from benchmarks.commands import Finetune
 from benchmarks.finetune import format_scores
 from benchmarks.results import SELECT, Result, grouped
-from core.files import InputError, read_json, write_json
+from core.files import InputError
+from core.json_files import read_json, write_json
 from core.tracking import ROOT
 from datamodules.options import Files
 from datamodules.tasks import Tagged, save_task

@@ -12,7 +12,8 @@ import torch
 
 from benchmarks.perf import gpu
 from bin import wheels
-from core.files import InputError, read_json
+from core.files import InputError
+from core.json_files import read_json
 from experiments.compilation import CompiledLayers, compile_layers
 from models.mlm import new_bert
 from tests.commands import command

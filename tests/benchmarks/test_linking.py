@@ -22,7 +22,8 @@ from benchmarks.linking import scores as s
 from benchmarks.linking.evaluate import BASELINES
 from benchmarks.options import Folds, Protocol
 from benchmarks.results import differing, stored
-from core.files import InputError, read_json
+from core.files import InputError
+from core.json_files import read_json
 from datamodules.linking import Dictionary, Mention, load_linking
 from datamodules.linking.readers import graph_dictionary
 from datamodules.options import Files

@@ -16,7 +16,7 @@ from benchmarks.linking.evaluate import BASELINES
 from benchmarks.options import Choices
 from benchmarks.papers.sapbert import name_similarity as similarity
 from benchmarks.results import stored
-from core.files import read_json
+from core.json_files import read_json
 from datamodules.sapbert.name_pairs import Pairs
 from datamodules.tasks.linking import linking_task
 from experiments import linkers as module

@@ -9,7 +9,7 @@ import pytest
 from app.cli import main
 from benchmarks.linking.evaluate import BASELINES
 from benchmarks.results import stored
-from core.files import read_json
+from core.json_files import read_json
 from datamodules.reranker import load_samples
 from tests.fakes import bert
 from tests.fakes import linking as fakes

@@ -31,7 +31,8 @@ from benchmarks.probing import (
     tallies_of,
 )
 from benchmarks.results import STYLES, difference, grouped, stored
-from core.files import InputError, write_json
+from core.files import InputError
+from core.json_files import write_json
 from datamodules.probing import Query, load_queries
 from models.kebiolm import KeBioLM
 from models.metrics import score

@@ -29,7 +29,8 @@ from benchmarks.perf.rehearse import (
     whole_run,
     whole_stage,
 )
-from core.files import InputError, locked, read_json
+from core.files import InputError, locked
+from core.json_files import read_json
 from experiments import pretrain
 from experiments.machine import Inputs, Machine
 from experiments.meter import DEVICE_LOCK, Meter, alone, flop, product_peak, real_lengths

@@ -33,7 +33,8 @@ from benchmarks.results import (
     stored,
 )
 from benchmarks.tables.measured import System, fine_tuned, pretrained, remarks, retrieved, systems
-from core.files import InputError, read_json, write_json
+from core.files import InputError
+from core.json_files import read_json, write_json
 from core.tracking import ROOT
 from datamodules.options import Files
 from datamodules.tasks.prepare import find_task

@@ -12,7 +12,8 @@ from benchmarks.perf import scale
 from benchmarks.perf.scale import search as scale_search
 from benchmarks.perf.scale import stages
 from benchmarks.perf.scale.stages import STAGES
-from core.files import InputError, read_json
+from core.files import InputError
+from core.json_files import read_json
 from tests.commands import command
 
 

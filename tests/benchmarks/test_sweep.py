@@ -21,8 +21,9 @@ from sqlalchemy.exc import OperationalError
 from app.cli import main
 from benchmarks import sweep as sweeps
 from benchmarks.sweep import arguments, read_sweep, results
-from core.files import InputError, read_json
+from core.files import InputError
 from core.journal import Journal
+from core.json_files import read_json
 from core.logs import set_up
 from core.tracking import ROOT, tracking_uri
 from tests.fakes import kebiolm

@@ -14,7 +14,8 @@ from app.cli import main
 from benchmarks import synonyms
 from benchmarks.results import Model, Result, stored
 from benchmarks.synonyms import format_retrieval, hits, members, mention_counts, score_retrieval
-from core.files import InputError, write_json
+from core.files import InputError
+from core.json_files import write_json
 from datamodules.synonyms import Sample, build_samples
 from datamodules.tokenizers import load_tokenizer
 from tests.datamodules.test_smedbert.test_data import data

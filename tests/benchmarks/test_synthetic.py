@@ -10,7 +10,7 @@ import pytest
 from transformers import BertForMaskedLM
 
 from benchmarks.perf import synthetic
-from core.files import read_json, write_json
+from core.json_files import read_json, write_json
 from datamodules.corpus import is_held_out
 from datamodules.genbioel.inputs import Inputs
 from datamodules.synonyms import samples

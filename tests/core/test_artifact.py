@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from core.artifact import Artifact, check_export, read_manifest, write_manifest
-from core.files import InputError, sha256
+from core.files import InputError
+from core.reading import sha256
 
 ROWS = Artifact("rows", "make rows", 1, keys=("settings", "counts"))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from core import files
+from core import files, reading
 from core.files import (
     InputError,
     check_writable,
@@ -256,6 +256,6 @@ def test_a_reader_that_stops_before_the_end_leaves_no_complaint(
     monkeypatch.setattr(sys, "unraisablehook", said.append)
     (tmp_path / "x.txt").write_bytes(b"a\r\xff\rc\r")  # line ends of old Macs
     with pytest.raises(InputError, match=r"x\.txt:2: not utf-8"):
-        list(files.lines(tmp_path / "x.txt"))
+        list(reading.lines(tmp_path / "x.txt"))
     gc.collect()
     assert said == []

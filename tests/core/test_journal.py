@@ -17,8 +17,9 @@ from mlflow.exceptions import MlflowException
 
 from app.cli import main
 from core import journal as module
-from core.files import InputError, read_json
+from core.files import InputError
 from core.journal import Journal, sync, waiting
+from core.json_files import read_json
 from tests.fakes.tracking import Server
 
 

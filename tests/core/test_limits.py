@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from core.files import InputError, decode
+from core.files import InputError
 from core.outputs import _shorten_json, claimed_files
+from core.reading import decode
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from core.files import InputError, read_object, write_json, written
+from core.files import InputError, written
+from core.json_files import read_object, write_json
 from core.outputs import MANIFEST, RECORD, Output, check_ending, claimed_files
 
 
@@ -168,7 +169,7 @@ def test_an_unknown_ending_lists_the_known_ones() -> None:
 
 @pytest.mark.parametrize("ending", ["gz", "bz2", "xz"])
 def test_compressed_outputs_have_the_same_bytes(tmp_path: Path, ending: str) -> None:
-    from core.files import read_text
+    from core.reading import read_text
 
     for name in ("a", "b"):
         with written(tmp_path / f"{name}.txt.{ending}") as handle:

@@ -14,29 +14,19 @@ from pathlib import Path
 
 import pytest
 
-from core import files
+from core import json_files, reading
 from core.arrays import read_table
-from core.files import (
-    InputError,
-    check_encoding,
-    excerpt,
-    json_lines,
-    json_records,
-    lines,
-    lines_of,
-    read_json,
-    read_text,
-    spans,
-    whole_number,
-)
+from core.files import InputError
+from core.json_files import json_lines, json_records, read_json
+from core.reading import check_encoding, excerpt, lines, lines_of, read_text, spans, whole_number
 
 
 @pytest.fixture
 def small() -> Iterator[None]:
     """A limit of 1 MiB for a line, a record and a document."""
-    files.limit_documents(1)
+    reading.limit_documents(1)
     yield
-    files.limit_documents(16)
+    reading.limit_documents(16)
 
 
 @pytest.mark.parametrize("ends", ["\n", "\r\n", "\r"])
@@ -77,7 +67,7 @@ def test_what_cannot_be_cut_is_one_span(tmp_path: Path, small: None) -> None:
     }.items():
         (tmp_path / name).write_bytes(content)
         (span,) = spans(tmp_path / name, 4)
-        assert span == files.Span(tmp_path / name) and list(lines(span)) == list(
+        assert span == reading.Span(tmp_path / name) and list(lines(span)) == list(
             lines(tmp_path / name)
         )
     (tmp_path / "d.txt").write_bytes(b"x" * (3 << 20) + b"\ny\n")
@@ -118,7 +108,7 @@ def test_a_compressed_line_above_the_limit_is_refused_in_bounded_memory(
     assert tracemalloc.get_traced_memory()[1] < 12 << 20
     tracemalloc.stop()
     with pytest.raises(InputError, match="expected 1 to 1024 MiB"):
-        files.limit_documents(0)
+        reading.limit_documents(0)
 
 
 def test_encodings_are_checked_before_anything_is_read(tmp_path: Path) -> None:
@@ -202,18 +192,18 @@ def test_a_file_that_is_no_parquet_is_one_error(tmp_path: Path) -> None:
         read_table(tmp_path / "none.parquet")
 
 
-@pytest.mark.parametrize("size", [2 * files.MEBIBYTE, 2 * files.MEBIBYTE + 1])
+@pytest.mark.parametrize("size", [2 * reading.MEBIBYTE, 2 * reading.MEBIBYTE + 1])
 def test_the_largest_file_that_is_read_as_a_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
-    monkeypatch.setattr(files, "WHOLE", 2 * files.MEBIBYTE)
+    monkeypatch.setattr(reading, "WHOLE", 2 * reading.MEBIBYTE)
     path = tmp_path / "a.bin"
     path.write_bytes(b"x" * size)
-    if size == files.WHOLE:
-        assert len(files.read_bytes(path)) == size
+    if size == reading.WHOLE:
+        assert len(reading.read_bytes(path)) == size
     else:
         with pytest.raises(InputError, match=r"a\.bin: more than 2 MiB"):
-            files.read_bytes(path)
+            reading.read_bytes(path)
 
 
 def test_numbers_of_more_than_twelve_digits() -> None:
@@ -233,7 +223,7 @@ class Slow(io.BytesIO):
 
 
 def test_a_number_that_a_block_cuts_in_two_is_one() -> None:
-    values = files._Values(Slow(b"12 345\n6"), "a.json", "utf-8")
+    values = json_files._Values(Slow(b"12 345\n6"), "a.json", "utf-8")
     assert [values.value() for _ in range(3)] == [12, 345, 6]
     assert values.where == "a.json:2"
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from core.files import write_json
+from core.json_files import write_json
 from core.tracking import ROOT, newest_export, use_experiment
 
 

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.files import InputError, json_records
+from core.files import InputError
+from core.json_files import json_records
 from datamodules import chineseblue, formats
 from datamodules.formats import COLUMNS, NoLabels, bio, marked, pairs, pubtator
 from datamodules.tasks import Tagged

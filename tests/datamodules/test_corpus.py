@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.files import InputError, sha256
+from core.files import InputError
+from core.reading import sha256
 from datamodules import corpus
 from datamodules.corpus import Corpus, is_held_out
 from datamodules.tokenizers import load_tokenizer, tokenizer_fingerprint

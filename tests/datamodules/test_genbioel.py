@@ -19,7 +19,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.files import InputError, read_json
+from core.files import InputError
+from core.json_files import read_json
 from datamodules.contexts import balanced, sides
 from datamodules.genbioel import GenBioELBatch, GenBioELData, samples, tokenizer
 from datamodules.genbioel.concept_names import RULES, left_to_one, name_set, normalised

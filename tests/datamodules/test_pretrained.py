@@ -13,7 +13,8 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForMaskedLM
 
-from core.files import InputError, read_json
+from core.files import InputError
+from core.json_files import read_json
 from core.tracking import ROOT
 from datamodules import pretrained
 from datamodules.tokenizers import load_tokenizer

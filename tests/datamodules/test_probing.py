@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.files import InputError, read_json
+from core.files import InputError
+from core.json_files import read_json
 from datamodules.probing import (
     MASK,
     Query,

@@ -17,7 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from core.files import InputError, read_json
+from core.files import InputError
+from core.json_files import read_json
 from datamodules.linking import Dictionary, Mention, save_linking
 from datamodules.sapbert import SapBERTBatch, SapBERTData, group_similar, length_groups
 from datamodules.sapbert import name_pairs as module

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from core.files import InputError, read_json, sha256, write_json
+from core.files import InputError
+from core.json_files import read_json, write_json
+from core.reading import sha256
 from datamodules.tasks import Pair, Relation, Tagged, load_task, overlapping, save_task
 from tests.fakes import tasks
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from core.files import InputError, read_json
+from core.files import InputError
+from core.json_files import read_json
 from datamodules import vocabulary
 from datamodules.tokenizers import load_tokenizer, tokenizer_fingerprint
 from kg.build.sources import cmekg

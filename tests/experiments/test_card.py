@@ -8,7 +8,8 @@ from pathlib import Path
 import yaml
 from huggingface_hub import ModelCard
 
-from core.files import digest, read_json, sha256, write_json
+from core.json_files import digest, read_json, write_json
+from core.reading import sha256
 from experiments.card import card, data_provenance, describe, identify, plain
 from experiments.tracking import Run
 

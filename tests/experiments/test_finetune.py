@@ -18,7 +18,8 @@ import yaml
 from safetensors.torch import load_file
 
 from core.arrays import load_arrays
-from core.files import read_json, sha256, write_json
+from core.json_files import read_json, write_json
+from core.reading import sha256
 from datamodules.tasks import load_task
 from experiments.finetune import FinetuneCLI, train
 from experiments.run import built

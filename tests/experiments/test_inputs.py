@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from core.files import InputError, write_json
+from core.files import InputError
+from core.json_files import write_json
 from experiments.machine import Inputs
 from experiments.pretrain import papers, pretrain, takes_type
 from tests.fakes import bert

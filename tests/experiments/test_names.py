@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from benchmarks.results import Model, model_of
-from core.files import InputError, read_json, sha256, write_json
+from core.files import InputError
+from core.json_files import read_json, write_json
+from core.reading import sha256
 from core.tracking import ROOT
 from experiments.names import PLAIN, NotTrained, copy_encoder, encoder, finetuned, options
 from models.encoders import load_bert

@@ -12,7 +12,8 @@ from torch import nn
 from transformers import AutoTokenizer
 
 from core.dotted import imported
-from core.files import InputError, read_json
+from core.files import InputError
+from core.json_files import read_json
 from datamodules.genbioel.inputs import Inputs
 from experiments.names import encoder
 from experiments.released import make_export, recipes

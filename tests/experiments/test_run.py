@@ -18,7 +18,8 @@ import torch
 import yaml
 from pytorch_lightning.plugins.environments import SLURMEnvironment
 
-from core.files import InputError, read_json
+from core.files import InputError
+from core.json_files import read_json
 from experiments.run import CLI, built, train
 from experiments.tracking import first_process, started_from_outside
 from models.kebiolm import KeBioLMEncoder

@@ -13,7 +13,7 @@ import torch
 import yaml
 
 from app.cli import main
-from core.files import read_json
+from core.json_files import read_json
 from core.tracking import newest_export
 from datamodules.genbioel.inputs import Inputs
 from datamodules.tasks.linking import linking_tasks

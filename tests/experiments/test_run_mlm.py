@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from core.files import read_json
+from core.json_files import read_json
 from core.tracking import newest_export
 from models.encoders import load_bert
 from tests.experiments.callbacks import BLANK

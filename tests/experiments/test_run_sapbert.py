@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from core.files import read_json
+from core.json_files import read_json
 from experiments.names import encoder
 from models.sapbert import SapBERTEncoder
 from tests.fakes.sapbert import Folders

@@ -23,7 +23,8 @@ from benchmarks.commands import Finetune
 from benchmarks.papers.smedbert import figures
 from benchmarks.papers.smedbert.diagnosis import diagnosed, measures
 from core.arrays import read_table
-from core.files import InputError, read_json
+from core.files import InputError
+from core.json_files import read_json
 from datamodules.mentions import Mentions
 from datamodules.options import Files
 from datamodules.tasks import Tagged, save_task

@@ -13,7 +13,8 @@ import pytorch_lightning as pl
 import torch
 from torch.utils.data import DataLoader
 
-from core.files import InputError, write_json
+from core.files import InputError
+from core.json_files import write_json
 from experiments.tracking import (
     MACHINE,
     Checkpoints,

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from core.files import sha256, write_json
+from core.json_files import write_json
+from core.reading import sha256
 from kg.documents.formats import part_name
 from kg.linking.run import FORMAT
 

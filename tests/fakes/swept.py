@@ -10,8 +10,8 @@ import sys
 import time
 from pathlib import Path
 
-from core.files import digest
 from core.journal import Journal
+from core.json_files import digest
 from core.tracking import runs_folder, tracking_uri
 
 given = dict(word.split("=", 1) for word in sys.argv[1:] if "=" in word)

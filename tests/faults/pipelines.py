@@ -8,7 +8,7 @@ from pathlib import Path
 
 import yaml
 
-from core.files import read_json
+from core.json_files import read_json
 from core.tracking import ROOT
 from experiments.machine import Inputs, Machine
 from experiments.pretrain import commands, papers, pipeline_of

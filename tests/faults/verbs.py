@@ -7,7 +7,7 @@ import json
 import shutil
 from pathlib import Path
 
-from core.files import write_json
+from core.json_files import write_json
 from tests.fakes import bert, linking, tasks
 from tests.fakes.graphs import graph
 from tests.faults.pipelines import CPU, Step

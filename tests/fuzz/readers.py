@@ -13,7 +13,8 @@ from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from core.files import json_records, lines_of, read_json, sha256, write_json
+from core.json_files import json_records, read_json, write_json
+from core.reading import lines_of, sha256
 from datamodules import blurb, chineseblue, formats, ranking
 from datamodules.linking import load_linking
 from datamodules.linking import readers as linking

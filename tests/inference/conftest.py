@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from core.files import read_json, sha256, write_json
+from core.json_files import read_json, write_json
+from core.reading import sha256
 from core.tracking import ROOT
 from experiments.finetune import FinetuneCLI, train
 from experiments.run import built

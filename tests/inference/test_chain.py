@@ -10,7 +10,8 @@ import pytest
 import torch
 from torch import nn
 
-from core.files import InputError, read_json, write_json
+from core.files import InputError
+from core.json_files import read_json, write_json
 from datamodules.kebiolm import KeBioLMData
 from datamodules.tokenizers import load_tokenizer
 from inference.attributes import describe_in_words

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 import torch
 
-from core.files import InputError, read_json
+from core.files import InputError
+from core.json_files import read_json
 from datamodules.linking import Dictionary
 from datamodules.tokenizers import load_tokenizer
 from experiments.names import encoder

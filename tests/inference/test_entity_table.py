@@ -17,7 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.cli import main
-from core.files import InputError, write_json
+from core.files import InputError
+from core.json_files import write_json
 from datamodules.contexts import marked
 from datamodules.kebiolm import KeBioLMData
 from datamodules.linking import Dictionary

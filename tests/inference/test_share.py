@@ -20,7 +20,8 @@ import torch
 from huggingface_hub import constants
 
 from app.cli import main
-from core.files import InputError, read_object
+from core.files import InputError
+from core.json_files import read_object
 from core.tracking import ROOT
 from inference import share
 from inference.mlflow_model import _load_pyfunc, write_reference

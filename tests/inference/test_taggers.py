@@ -17,7 +17,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from torchcrf import CRF
 
-from core.files import InputError, read_json, sha256, write_json
+from core.files import InputError
+from core.json_files import read_json, write_json
+from core.reading import sha256
 from datamodules.finetune import overlapping_windows
 from datamodules.kebiolm import KeBioLMData
 from datamodules.pairs import candidate_pairs, mark_pair, sentences

@@ -10,7 +10,8 @@ import pytest
 
 from app.cli import main
 from core.artifact import Artifact
-from core.files import InputError, json_lines
+from core.files import InputError
+from core.json_files import json_lines
 from inference.stream import pubtator
 from kg.build.draft import parse_language
 from kg.documents.annotations import OF_NONE

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from core.files import InputError, read_json, sha256
+from core.files import InputError
+from core.json_files import read_json
+from core.reading import sha256
 from core.settings import options_of
 from kg.build import source as build
 from kg.graph import KnowledgeGraph

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from core.files import InputError, read_json
+from core.files import InputError
+from core.json_files import read_json
 from kg.build.sources import cmekg
 from kg.graph import KnowledgeGraph
 from tests.fakes import cmekg as fake

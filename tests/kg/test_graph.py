@@ -14,17 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import core.files
-from core.files import (
-    InputError,
-    digest,
-    lines,
-    opened,
-    read_json,
-    sha256,
-    write_json,
-    written,
-    written_folder,
-)
+from core.files import InputError, written, written_folder
+from core.json_files import digest, read_json, write_json
+from core.reading import lines, opened, sha256
 from kg.graph import SCHEMAS, KnowledgeGraph, Numbers, fingerprint, table
 
 PARTS = {

@@ -8,7 +8,8 @@ from collections import Counter
 
 import pytest
 
-from core.files import InputError, limit_documents
+from core.files import InputError
+from core.reading import limit_documents
 from kg.documents import formats as reading
 from kg.documents.formats import documents, files_in, format_of
 from kg.documents.mentions import Document, Mention

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.files import InputError, read_json
+from core.files import InputError
+from core.json_files import read_json
 from kg.build import merge
 from kg.build.merge import NEW_IDS
 from kg.graph import KnowledgeGraph, table

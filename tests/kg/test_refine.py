@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.files import InputError, read_json
+from core.files import InputError
+from core.json_files import read_json
 from kg.build import refine
 from kg.build.sources import cmekg
 from kg.graph import KnowledgeGraph, table

@@ -234,7 +234,7 @@ def test_a_broken_file_is_refused(tmp_path, name):
 def test_an_inconsistent_folder_is_refused(tmp_path):
     """Whole files that do not belong together: checksums of a manifest that somebody has put
     together."""
-    from core.files import sha256
+    from core.reading import sha256
 
     folder = small().save(tmp_path / "trie")
     good = json.loads((folder / "manifest.json").read_text())

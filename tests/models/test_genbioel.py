@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 from transformers import AutoModelForSeq2SeqLM
 
-from core.files import InputError, write_json
+from core.files import InputError
+from core.json_files import write_json
 from datamodules.genbioel import GenBioELData
 from datamodules.genbioel.inputs import Inputs
 from experiments.names import encoder as encoder_of

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from core.files import InputError, write_json
+from core.files import InputError
+from core.json_files import write_json
 from datamodules.contexts import marked
 from datamodules.reranker import (
     RerankerData,

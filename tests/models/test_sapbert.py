@@ -17,7 +17,8 @@ from torch import Tensor
 from torch.nn.functional import normalize
 from transformers import AutoModel
 
-from core.files import InputError, write_json
+from core.files import InputError
+from core.json_files import write_json
 from datamodules.sapbert import SapBERTData
 from experiments.names import encoder as encoder_of
 from models.layers import pooled

@@ -21,7 +21,7 @@ from transformers import (
     pipeline,
 )
 
-from core.files import read_json
+from core.json_files import read_json
 from datamodules.tasks import Tagged, load_task
 from experiments.names import Encoder
 from inference.encoders import embedder

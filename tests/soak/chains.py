@@ -20,7 +20,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from core.files import write_json
+from core.json_files import write_json
 from inference.chain import Pipeline
 from tests.fakes import bert, genbioel, tasks
 from tests.fakes.graphs import graph

@@ -36,7 +36,8 @@ from benchmarks.papers.embert.attention_options import Panels, Sample
 from benchmarks.papers.embert.maps import Text, attention_maps, joined
 from benchmarks.papers.embert.measures import DIRECTIONS, LIKENESS, even, layer_of, share
 from benchmarks.papers.embert.sentences import Halves, Swap, halves, mentions, pools, swaps
-from core.files import InputError, write_json, written
+from core.files import InputError, written
+from core.json_files import write_json
 from core.spreadsheets import CsvWriter
 from datamodules.tokenizers import load_tokenizer
 from experiments.names import encoder

@@ -30,7 +30,8 @@ import torch
 import yaml
 
 from benchmarks.papers.sapbert.similarity_options import Shown
-from core.files import InputError, write_json, written
+from core.files import InputError, written
+from core.json_files import write_json
 from core.tracking import runs_folder
 from datamodules.sapbert.name_pairs import Pairs
 from experiments.names import encoder

@@ -23,7 +23,8 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from core.artifact import manifest_path
-from core.files import InputError, sha256
+from core.files import InputError
+from core.reading import sha256
 from kg.linking import linked_documents
 from kg.linking.tokens import words as characters
 

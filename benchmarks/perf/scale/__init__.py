@@ -24,7 +24,8 @@ from benchmarks.perf.alone import call_alone
 from benchmarks.perf.scale.picture import draw
 from benchmarks.perf.scale.stages import STAGES, Stage
 from benchmarks.perf.speed._memory import resident
-from core.files import InputError, read_json, write_json
+from core.files import InputError
+from core.json_files import read_json, write_json
 from core.settings import split_commas
 from core.tracking import runs_folder
 

@@ -22,7 +22,8 @@ from typing import Any
 
 from benchmarks.perf.random_data import graph_like, pubmed
 from core.executor import parts_folder
-from core.files import digest, sha256
+from core.json_files import digest
+from core.reading import sha256
 from kg.documents.formats import part_name, planned
 from kg.graph import KnowledgeGraph
 from kg.linking.matcher import DictionaryLinker

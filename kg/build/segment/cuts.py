@@ -28,7 +28,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from core.files import InputError, excerpt, lines, written
+from core.files import InputError, written
+from core.reading import excerpt, lines
 from kg.build.segment.ngrams import evened
 
 MOST = 100  # the paper's

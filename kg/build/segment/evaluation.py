@@ -14,7 +14,8 @@ from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
-from core.files import InputError, excerpt, lines
+from core.files import InputError
+from core.reading import excerpt, lines
 from kg.build.segment.cuts import cut
 from kg.build.segment.segmenter import Segmenter, format_explanation, plain_jieba, units
 

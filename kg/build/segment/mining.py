@@ -22,7 +22,9 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from core.files import InputError, digest, sha256, written
+from core.files import InputError, written
+from core.json_files import digest
+from core.reading import sha256
 from kg.build.segment.cuts import (
     REVIEWED,
     CutPoint,

@@ -32,7 +32,8 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.tree import DecisionTreeClassifier
 
-from core.files import InputError, excerpt, lines, written
+from core.files import InputError, written
+from core.reading import excerpt, lines
 from kg.build.segment.ngrams import RUNS, Grams, Symbols, cohesion, grams, shaped, symbols
 
 FEATURES = (

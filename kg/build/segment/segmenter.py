@@ -32,7 +32,8 @@ from typing import Any, NamedTuple
 import jieba
 
 from core.artifact import Artifact
-from core.files import InputError, excerpt, lines
+from core.files import InputError
+from core.reading import excerpt, lines
 from kg.build.segment.cuts import cut, read_cut_points
 from kg.build.segment.ngrams import evened
 from kg.build.segment.phrases import PhraseModel, read_phrases

@@ -6,9 +6,9 @@ Journal of Chinese Information Processing 33(10), 2019. The wheel carries it as 
 unpickler that supports dictionaries, lists and strings only.
 
 Entities: every head and every tail, its id being its name with whitespace normalised. Tails that
-are values ("口服，一次2片") are entities too, of type "value": every triple is kept. PyCMeKG 0.2.5 has
-967,409 rows, 967,408 of them distinct. One of these has an empty tail and one differs from another
-in blanks only, so 967,406 triples of 27,403 heads remain.
+are values ("口服，一次2片") are entities too, of type "value": every triple is kept. PyCMeKG 0.2.5
+has 967,409 rows, 967,408 of them distinct. One of these has an empty tail and one differs from
+another in blanks only, so 967,406 triples of 27,403 heads remain.
 
 Types are a heuristic, for CMeKG has none. A head is what most of its predicates are used of
 (SUBJECTS), a tail that is no head is what most triples that lead to it say (OBJECTS); "" where
@@ -34,7 +34,8 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
 
-from core.files import InputError, opened
+from core.files import InputError
+from core.reading import opened
 from kg.build.votes import most
 from kg.graph import KnowledgeGraph
 

@@ -22,7 +22,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from core.files import InputError, lines
+from core.files import InputError
+from core.reading import lines
 from kg.build.votes import types_of_diseases
 from kg.graph import KnowledgeGraph
 

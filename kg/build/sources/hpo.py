@@ -29,7 +29,8 @@ from pathlib import Path
 import pandas as pd
 import pyarrow as pa
 
-from core.files import InputError, lines
+from core.files import InputError
+from core.reading import lines
 from kg.build.delimited import batches, broken_line
 from kg.build.sources import obo
 from kg.graph import SCHEMAS, KnowledgeGraph

@@ -24,7 +24,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from core.files import InputError, excerpt, lines
+from core.files import InputError
+from core.reading import excerpt, lines
 from kg.graph import KnowledgeGraph
 from kg.ids import bare
 

@@ -22,15 +22,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from core.files import (
-    InputError,
-    excerpt,
-    largest_document,
-    lines,
-    reading,
-    too_large,
-    unpacked_name,
-)
+from core.files import InputError
+from core.reading import excerpt, largest_document, lines, reading, too_large, unpacked_name
 from kg.graph import KnowledgeGraph
 
 KINDS = {"NRW": "narrow", "BRD": "broad", "REL": "related", "": "exact"}

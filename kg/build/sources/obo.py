@@ -29,7 +29,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from core.files import InputError, excerpt, lines, parse_json, read_text, unpacked_name
+from core.files import InputError
+from core.json_files import parse_json
+from core.reading import excerpt, lines, read_text, unpacked_name
 from kg.graph import KnowledgeGraph
 
 SCOPES = {"EXACT": "exact", "NARROW": "narrow", "BROAD": "broad", "RELATED": "related"}

@@ -27,7 +27,8 @@ import pyarrow as pa
 from rdflib import OWL, RDF, RDFS, SKOS, BNode, Graph, Literal, Namespace, URIRef
 from rdflib.term import Node
 
-from core.files import InputError, read_bytes, unpacked_name
+from core.files import InputError
+from core.reading import read_bytes, unpacked_name
 from kg.build.draft import parse_language
 from kg.build.sources import obo
 from kg.build.sources.obo import Ontology, Term, one_line

@@ -11,7 +11,8 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from core.files import InputError, excerpt, lines
+from core.files import InputError
+from core.reading import excerpt, lines
 from kg.graph import KnowledgeGraph
 
 TYPE = "类别"

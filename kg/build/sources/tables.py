@@ -28,7 +28,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from core.files import InputError, unpacked_name
+from core.files import InputError
+from core.reading import unpacked_name
 from core.settings import nearest
 from kg.build.draft import NO_NAMES, SAME, Draft, split_names
 from kg.build.layouts import (

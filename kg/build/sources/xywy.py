@@ -31,7 +31,9 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from core.files import WHOLE, InputError, decode, excerpt, explained, parse_json
+from core.files import InputError, explained
+from core.json_files import parse_json
+from core.reading import WHOLE, decode, excerpt
 from kg.build.votes import types_of_diseases
 from kg.graph import KnowledgeGraph
 
