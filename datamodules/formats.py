@@ -19,7 +19,7 @@ from typing import Any
 from core.files import InputError
 from core.reading import excerpt, lines
 from datamodules.tasks import Pair, Tagged, overlapping
-from kg.documents.formats import pubtator_annotations
+from kg.documents.pubtator import pubtator_annotations
 
 OPENED = "an I tag after O or after another type, taken as the start of an entity"
 COLUMNS = (

@@ -100,7 +100,8 @@ class Link:
 
     def run(self) -> None:
         from inference.chain import Pipeline
-        from inference.stream import format_of, link_files
+        from inference.output_formats import format_of
+        from inference.stream import link_files
 
         limit_documents(self.reading.max_document)
         if self.text is not None and self.input:
@@ -204,7 +205,7 @@ class Predict:
             )
         folders = [model_folder(name) for name in (self.model, *self.tagger)]
         from inference.load import load_model
-        from inference.stream import format_of
+        from inference.output_formats import format_of
         from inference.taggers import EntityTagger
 
         if self.output:
@@ -224,7 +225,7 @@ class Predict:
     def write(self, own: EntityTagger | RelationModel | PairModel | Ranker, output: Path) -> None:
         """Write what a model predicts for the files, or a task's examples."""
         from inference.load import load_entity_tagger
-        from inference.stream import predict_files, predict_task
+        from inference.predict import predict_files, predict_task
 
         left_out: Counter[str] = Counter()
         if self.task:

@@ -15,10 +15,13 @@ from typing import Any, Literal, NamedTuple
 from core.files import InputError, written, written_folder
 from core.outputs import Output, check_no_input
 from inference.options import InputFormat
-from inference.stream import formatted
-from kg.documents.annotations import conll_lines, docbin_bytes, pubannotation, write_brat
+from inference.output_formats import formatted
+from kg.documents.brat import write_brat
+from kg.documents.conll import conll_lines
+from kg.documents.docbin import docbin_bytes
 from kg.documents.formats import annotated_documents, files_in
 from kg.documents.mentions import Document, Layout
+from kg.documents.pubannotation import pubannotation
 from kg.documents.uima import write_xmi
 
 Target = Literal[

@@ -7,26 +7,17 @@ the format of OUTPUT, and the folder is removed: OUTPUT is complete, or absent.
 
     link_files      documents -> {id, text, mentions [{start, end, text, type, score, entity, name,
                     candidates, …}]}
-    predict_files   tagger     documents -> {id, text, mentions [{start, end, text, type, score}]}
-                    relations  documents with mentions -> {id, text, mentions, relations [{first,
-                    second, label, score}]}
-                    pairs      {id, first, second} -> the same and {label, score}
-                    ranking    {id, question, answers} -> {id, question, answers [{number, text,
-                               score}]}, best first
-    predict_task    examples of a task -> their records, read as fine-tuning reads its scored split
 """
 
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import logging
 import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -37,44 +28,31 @@ from tqdm import tqdm
 from core.artifact import check_files
 from core.executor import PartsFolder, parts_folder
 from core.files import InputError, explaining, locked, renamed
-from core.json_files import digest, json_lines
-from core.outputs import Output, check_ending
-from core.reading import Span, excerpt, unpacked_name
-from core.spreadsheets import CsvWriter
+from core.json_files import json_lines
+from core.outputs import Output
+from core.reading import Span
 from core.stopping import keeping
 from core.typed import typed
-from datamodules.tasks import Pair, Relation, Tagged
-from inference.attributes import describe
-from inference.detectors import BATCH, Detected, TaggerDetector, united
+from inference.detectors import BATCH
 from inference.ids import DifferentIds, IdCounter, check_ids
-from inference.options import InputFormat, TextFiles, Work
-from kg.documents.annotations import MENTION_COLUMNS, mention_rows
-from kg.documents.bioc import HEAD, TAIL, bioc_document, biocjson_document
+from inference.options import TextFiles, Work
+from inference.output_formats import format_of, formatted, plain_id
 from kg.documents.formats import (
-    INPUTS,
     LINES,
     Document,
-    Plan,
-    check_options,
     documents,
     files_in,
     is_consumed,
-    planned,
-    pubtator_annotations,
     resolve_format,
     spooled,
 )
 from kg.documents.mentions import BY_LINE, Layout
-from kg.linking.passage import Passage
+from kg.documents.parts import INPUTS, Plan, planned
 
 if TYPE_CHECKING:
     from inference.chain import Pipeline
-    from inference.taggers import EntityTagger, PairModel, Ranker, RelationModel
 
 LOG = logging.getLogger(__name__)
-FORMATS = ("jsonl", "pubtator", "bioc", "biocjson", "csv", "tsv")
-#: of outputs, whose names may also end in .gz, .bz2 or .xz
-ENDINGS = (".jsonl", ".ndjson", ".json", ".pubtator", ".xml", ".csv", ".tsv")
 #: bytes of a part of small inputs; parts, about, of large ones
 SMALLEST, MOST_PARTS = 256 << 10, 1000
 T = TypeVar("T")
@@ -89,132 +67,7 @@ class Counts(NamedTuple):
     relations: int = 0
 
 
-def format_of(output: str | Path, format: str | None) -> str:
-    """The format of an output file: as given, else by its name. Raises InputError, also for a name
-    of another ending."""
-    if format is None:
-        name = unpacked_name(output).lower()
-        ending = Path(name).suffix
-        if "pubtator" in name and ending not in (".jsonl", ".ndjson", ".json", ".xml"):
-            return "pubtator"
-        ending = check_ending(output, ENDINGS, f"give --to: one of {', '.join(FORMATS)}")
-        if ending in (".csv", ".tsv"):
-            return ending[1:]
-        if ending == ".xml":
-            return "bioc"
-        return "biocjson" if ending == ".json" and "bioc" in name else "jsonl"
-    if format not in FORMATS:
-        raise InputError(f"no format {format!r}; choose from: {', '.join(FORMATS)}")
-    return format
-
-
-#: no text of PubTator: what parts its lines and columns, for other programs too; each becomes a
-#: blank, so that offsets hold
-_SEPARATORS = dict.fromkeys(map(ord, "\0\t\n\v\f\r\x1c\x1d\x1e\x85\u2028\u2029|\ufeff"), " ")
-
-
-#: the same but for the bar, which is between the ids of a composite mention
-_SEPARATORS_OF_COLUMNS = {place: " " for place in _SEPARATORS if place != ord("|")}
-
-
-def _plain(value: Any, separators: dict[int, str] = _SEPARATORS_OF_COLUMNS) -> str:
-    """A value without what parts lines and columns of PubTator; - where nothing is left."""
-    text = str(value).translate(separators)
-    return text if text.strip() else "-"
-
-
-def _plain_id(value: Any) -> str:
-    """A document's id without what parts lines, columns and the parts of a title."""
-    return _plain(value, _SEPARATORS)
-
-
-def pubtator(line: dict[str, Any]) -> str:
-    """A record as PubTator: the text as title (its line ends as blanks, so that offsets hold) and
-    an empty abstract.
-
-    A mention that is linked to nothing has the id -. What else is said of a mention is in a seventh
-    column, which readers of PubTator leave out: negated=true; part=breast cancer.
-    """
-    text = line["text"].translate(_SEPARATORS)
-    name = _plain_id(line["id"])
-    rows = [f"{name}|t|{text}", f"{name}|a|"]
-    for m in line["mentions"]:
-        surface = text[m["start"] : m["end"]]
-        entity = m.get("entity")
-        described = [_plain(m["type"] or "-"), _plain("-" if entity is None else entity)]
-        said = "; ".join(f"{key}={_plain(value)}" for key, value in describe(m).items())
-        rows.append(
-            "\t".join(
-                [
-                    name,
-                    str(m["start"]),
-                    str(m["end"]),
-                    surface,
-                    *described,
-                    *([said] if said else []),
-                ]
-            )
-        )
-    return "\n".join(rows) + "\n\n"
-
-
-def _infons(mention: dict[str, Any]) -> dict[str, str]:
-    """What BioC says of a mention; without an entity it has the identifier -, as PubTator's."""
-    shown = {
-        "type": mention["type"],
-        "identifier": mention.get("entity") or "-",
-        "name": mention.get("name"),
-        "score": mention["score"],
-    }
-    return {key: str(value) for key, value in shown.items() if value is not None} | describe(
-        mention
-    )
-
-
-def bioc(lines: Iterable[dict[str, Any]], json_: bool) -> Iterator[str]:
-    """Records as the parts of a BioC file, in XML or in JSON."""
-    yield (
-        '{"source": "KEPL", "date": "", "key": "", "infons": {}, "documents": [\n'
-        if json_
-        else HEAD
-    )
-    for number, line in enumerate(lines):
-        parts = (
-            str(line["id"]),
-            line["text"],
-            [(m["start"], m["end"], _infons(m)) for m in line["mentions"]],
-        )
-        if json_:
-            yield (",\n" if number else "") + json.dumps(
-                biocjson_document(*parts), ensure_ascii=False
-            )
-        else:
-            yield bioc_document(*parts)
-    yield "\n]}\n" if json_ else TAIL
-
-
-def formatted(lines: Iterable[dict[str, Any]], format: str) -> Iterator[str]:
-    """Records as the parts of a file of `format`, a key of FORMATS other than jsonl."""
-    if format in ("csv", "tsv"):
-        return tabular(lines, "," if format == "csv" else "\t")
-    return map(pubtator, lines) if format == "pubtator" else bioc(lines, format == "biocjson")
-
-
-def tabular(lines: Iterable[dict[str, Any]], delimiter: str) -> Iterator[str]:
-    """Records as the rows of a table, one a mention, under a heading (MENTION_COLUMNS)."""
-    part = io.StringIO(newline="")
-    writer = CsvWriter(part, delimiter=delimiter)
-    writer.writerow(MENTION_COLUMNS)
-    for line in lines:
-        for row in mention_rows(line):
-            writer.writerow(row)
-        yield part.getvalue()
-        part.seek(0)
-        part.truncate()
-    yield part.getvalue()
-
-
-def _counted(lines: Iterable[dict[str, Any]]) -> Counts:
+def count_lines(lines: Iterable[dict[str, Any]]) -> Counts:
     """Counts of some lines. Raises KeyError or TypeError for what is no line of an output."""
     documents = mentions = linked = relations = 0
     for line in lines:
@@ -238,7 +91,7 @@ def _complete_batches(begun: Path) -> tuple[int, Counts]:
             if not line.endswith(b"\n"):
                 break
             try:
-                batch = _sum(batch, _counted([json.loads(line)]))
+                batch = _sum(batch, count_lines([json.loads(line)]))
             except (ValueError, KeyError, TypeError, AttributeError):
                 break
             length += len(line)
@@ -300,7 +153,7 @@ def _write_part(
                 ).encode()
             )
             handle.flush()
-            done = _sum(done, _counted(records))
+            done = _sum(done, count_lines(records))
         renamed(begun, path)
     return done._asdict() | {"left_out": dict(+left_out)}
 
@@ -395,7 +248,7 @@ def _summarise(
     for own in facts:
         left_out.update(own.pop("left_out"))
     counts = Counts(*(sum(own[key] for own in facts) for key in Counts._fields))
-    written_id = _plain_id if wanted == "pubtator" else str
+    written_id = plain_id if wanted == "pubtator" else str
     return {
         "counts": counts._asdict(),
         "left_out": dict(+left_out),
@@ -422,7 +275,7 @@ def _process_stream(
     """Write each batch's records to a stream as soon as the batch is read. Returns the counts, and
     what was left out."""
     unused, counts = Counter[str](), Counts(0, 0, 0)
-    counter, different = IdCounter(str), DifferentIds(_plain_id)
+    counter, different = IdCounter(str), DifferentIds(plain_id)
 
     def records() -> Iterator[dict[str, Any]]:
         nonlocal counts
@@ -434,7 +287,7 @@ def _process_stream(
             for record in made:
                 counter.add(record["id"])
                 yield record
-            counts = _sum(counts, _counted(made))
+            counts = _sum(counts, count_lines(made))
             out.flush()
 
     written = "what is written is complete; the rest of the input is not read"
@@ -579,252 +432,3 @@ def _link_batch(pipeline: Pipeline, batch: list[Document]) -> list[dict[str, Any
         {"id": document.id, "text": document.text, "mentions": [as_record(m) for m in mentions]}
         for document, mentions in zip(batch, found, strict=True)
     ]
-
-
-class Typed(NamedTuple):
-    """A document with the mentions in its file: places and types."""
-
-    id: str
-    text: str
-    mentions: list[Detected]
-
-
-def typed_documents(
-    files: Sequence[Span],
-    format: InputFormat | None,
-    empty: str,
-    encoding: str,
-    given: bool,
-    left_out: Counter[str] | None = None,
-    layout: Layout = BY_LINE,
-) -> Iterator[Typed]:
-    """Documents for :class:`inference.taggers.RelationModel`; with `given`, of formats whose
-    mentions have a type.
-
-    `mentions` of JSON lines are [{start, end, type}], as :func:`predict_files` writes them for a
-    tagger. Raises InputError for other formats than jsonl and pubtator, and for a broken line.
-    """
-    if not given:
-        yield from (
-            Typed(d.id, d.text, [])
-            for d in documents(files, format, empty, encoding, left_out, False, layout)
-        )
-        return
-    for path in files:
-        kind = resolve_format(format, layout, path)
-        if kind == "pubtator":
-            for _, name, text, found in pubtator_annotations(path, encoding, left_out):
-                yield Typed(name, text, [Detected(a.start, a.end, a.type) for a in found])
-        elif kind == "jsonl":
-            for where, record in json_lines(path, encoding):
-                yield _typed(where, record)
-        else:
-            raise InputError(
-                f"{path}: {kind} has no types of mentions; expected jsonl or pubtator, or taggers"
-                " that find mentions"
-            )
-
-
-def _typed(where: str, record: dict[str, Any]) -> Typed:
-    text, mentions = record.get("text"), record.get("mentions")
-    if not isinstance(text, str) or not isinstance(mentions, list):
-        raise InputError(
-            f"{where}: expected id, text and mentions [{{start, end, type}}], got {record!s:.60}"
-        )
-    found = []
-    for mention in mentions:
-        own = mention if isinstance(mention, dict) else {}
-        start, end = own.get("start"), own.get("end")
-        if type(start) is not int or type(end) is not int or not 0 <= start < end <= len(text):
-            raise InputError(
-                f"{where}: expected a mention inside the text of {len(text)} characters, got"
-                f" {mention!s:.60}"
-            )
-        found.append(Detected(start, end, own.get("type"), own.get("score")))
-    return Typed(str(record.get("id")), text, found)
-
-
-def read_rows(
-    files: Sequence[Span],
-    texts: str,
-    lists: str | None,
-    encoding: str,
-    left_out: Counter[str] | None = None,
-) -> Iterator[dict[str, Any]]:
-    """Records of JSON lines with an id, texts under the words of `texts`, and a list of texts under
-    `lists`; none is left out.
-
-    Raises InputError for a broken line.
-    """
-    for path in files:
-        for where, record in json_lines(path, encoding):
-            for key in texts.split():
-                if not isinstance(record.get(key), str):
-                    raise InputError(
-                        f"{where}: expected a text under {key!r}, got {excerpt(record.get(key))}"
-                    )
-            given = record.get(lists, []) if lists else []
-            if (
-                (lists and not given)
-                or not isinstance(given, list)
-                or not all(isinstance(text, str) for text in given)
-            ):
-                raise InputError(
-                    f"{where}: expected a list of texts under {lists!r}, got {excerpt(given)}"
-                )
-            kept = {key: record[key] for key in [*texts.split(), *([lists] if lists else [])]}
-            yield {"id": str(record.get("id", where.rpartition(":")[2]))} | kept
-
-
-@typed
-def predict_files(
-    model: EntityTagger | RelationModel | PairModel | Ranker,
-    inputs: Sequence[str | Path],
-    output: str | Path,
-    reading: TextFiles = TextFiles(),
-    *,
-    taggers: Sequence[EntityTagger] = (),
-    report: Callable[[str], None] = print,
-    left_out: Counter[str] | None = None,
-    work: Work | None = None,
-) -> Counts:
-    """Read files and folders with a fine-tuned model (:func:`inference.taggers.load_tagger`); the
-    module says what goes in and out.
-
-    taggers  for a model of relations: what finds the mentions. Without them the files contain
-             mentions with types: JSON lines as a tagger's output has them, or PubTator.
-    The rest as in :func:`link_files`. Raises InputError as :func:`process_files`, for taggers
-    beside another kind of model, and for an output format that cannot hold the records.
-    """
-    from inference import taggers as kinds
-
-    if taggers and not isinstance(model, kinds.RelationModel):
-        raise InputError(
-            f"{model.name}: a model of kind {model.kind}; expected one of relations to go with"
-            " taggers"
-        )
-    if not isinstance(model, kinds.EntityTagger) and format_of(output, reading.to) != "jsonl":
-        raise InputError(f"{output}: only jsonl holds what a model of kind {model.kind} predicts")
-    chosen = reading.settings(inputs)
-    check_options(**chosen)
-    source: Source
-    if isinstance(model, kinds.EntityTagger):
-        source = partial(documents, **chosen, used=False)
-    elif isinstance(model, kinds.RelationModel):
-        source = partial(typed_documents, **chosen, given=not taggers)
-    else:  # whose files are JSON lines, whatever their names
-        reading = replace(reading, format="jsonl")
-        pair = isinstance(model, kinds.PairModel)
-        texts, lists = ("first second", None) if pair else ("question", "answers")
-        source = partial(read_rows, texts=texts, lists=lists, encoding=reading.encoding)
-    job = Job(
-        partial(_predict_batch, model, taggers),
-        source,
-        {"model": model.identity, "taggers": [tagger.identity for tagger in taggers]} | chosen,
-        "predicting",
-        model.device,
-    )
-    return process_files(job, inputs, output, reading, report=report, left_out=left_out, work=work)
-
-
-def _predict_batch(
-    model: EntityTagger | RelationModel | PairModel | Ranker,
-    taggers: Sequence[EntityTagger],
-    batch: list[Any],
-) -> list[dict[str, Any]]:
-    """A record of each item of a batch, as :func:`predict_files` writes it."""
-    from inference import taggers as kinds
-
-    if isinstance(model, kinds.EntityTagger):
-        spans = model.predict([d.text for d in batch])
-        return [
-            {"id": d.id, "text": d.text, "mentions": [s._asdict() for s in own]}
-            for d, own in zip(batch, spans, strict=True)
-        ]
-    if isinstance(model, kinds.RelationModel):
-        if taggers:
-            found = [
-                TaggerDetector(tagger).detect([Passage(d.text) for d in batch])
-                for tagger in taggers
-            ]
-            batch = [
-                d._replace(mentions=united(own))
-                for d, own in zip(batch, zip(*found, strict=True), strict=True)
-            ]
-        related = model.relations(
-            [d.text for d in batch], [[m[:3] for m in d.mentions] for d in batch]
-        )
-        return [
-            {
-                "id": d.id,
-                "text": d.text,
-                "mentions": [_mention(d.text, m) for m in d.mentions],
-                "relations": [r._asdict() for r in own],
-            }
-            for d, own in zip(batch, related, strict=True)
-        ]
-    if isinstance(model, kinds.PairModel):
-        labels = model.predict([(row["first"], row["second"]) for row in batch])
-        return [row | label._asdict() for row, label in zip(batch, labels, strict=True)]
-    return [
-        row | {"answers": [a._asdict() for a in model.rank(row["question"], row["answers"])]}
-        for row in batch
-    ]
-
-
-def _mention(text: str, m: Detected) -> dict[str, Any]:
-    return {
-        "start": m.start,
-        "end": m.end,
-        "text": text[m.start : m.end],
-        "type": m.type,
-        "score": m.score,
-    }
-
-
-def predict_examples(
-    model: EntityTagger | RelationModel | PairModel | Ranker, examples: Sequence[Any]
-) -> list[dict[str, Any]]:
-    """Records of a task's examples (datamodules.tasks), with the source's words, read as
-    fine-tuning reads its scored split.
-
-    Raises InputError for examples of another kind of task.
-    """
-    shapes = {"ner": Tagged, "nested": Tagged, "relation": Relation, "pair": Pair, "ranking": Pair}
-    if examples and not isinstance(examples[0], shapes[model.kind]):
-        raise InputError(
-            f"{model.name}: a model of kind {model.kind}; the task's examples are"
-            f" {type(examples[0]).__name__}s"
-        )
-    return model.predict_examples(examples)
-
-
-@typed
-def predict_task(
-    model: EntityTagger | RelationModel | PairModel | Ranker,
-    examples: Sequence[Any],
-    output: str | Path,
-    *,
-    fresh: bool = False,
-    report: Callable[[str], None] = print,
-) -> Counts:
-    """Write :func:`predict_examples` to `output` as JSON lines. Raises InputError as
-    :func:`process_files` does."""
-    if format_of(output, None) != "jsonl":
-        raise InputError(
-            f"{output}: the predictions for a task's examples are JSON lines; expected a name that"
-            " ends in .jsonl"
-        )
-    target, settings = (
-        Output(output),
-        {"model": model.identity, "examples": digest([repr(one) for one in examples])},
-    )
-    finished = target.finished(settings, fresh)
-    if finished is not None:
-        report(f"{target.path}: already complete; --fresh makes it again")
-        return Counts(**finished["counts"])
-    records = predict_examples(model, examples)
-    counts = _counted(records)
-    with target.written(settings, {"counts": counts._asdict()}) as handle:
-        handle.writelines(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
-    return counts

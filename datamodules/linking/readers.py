@@ -27,7 +27,7 @@ from core.reading import excerpt, lines, whole_number
 from datamodules.linking import Dictionary, Mention
 from kg.build.sources import medic as medic_source
 from kg.build.sources import mesh as mesh_source
-from kg.documents.formats import pubtator_annotations
+from kg.documents.pubtator import pubtator_annotations
 from kg.graph import KnowledgeGraph
 from kg.ids import BareIds, alternatives_of, bare, split_ids
 

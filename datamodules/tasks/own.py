@@ -35,7 +35,7 @@ from datamodules.tasks import TASK, Pair, Relation, Tagged, overlapping, save_ta
 from datamodules.tasks.definition import SUITE_OWN as SUITE
 from datamodules.tasks.definition import Definition, own_folder
 from datamodules.tasks.selection import document_hash
-from kg.documents.annotations import UNTYPED
+from kg.documents.conll import UNTYPED
 from kg.documents.formats import (
     annotated_documents,
     check_annotated,

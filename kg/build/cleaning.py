@@ -51,14 +51,8 @@ from core.files import InputError, check_writable, written
 from core.outputs import check_no_input
 from core.reading import Span, lines
 from core.settings import split_commas
-from kg.documents.formats import (
-    InParts,
-    check_options,
-    documents,
-    files_in,
-    format_of,
-    planned,
-)
+from kg.documents.formats import check_options, documents, files_in, format_of
+from kg.documents.parts import InParts, planned
 from kg.linking.tokens import IDEOGRAPHS
 
 RULES = 1  # of this module: raise it when they change, so that no run mixes old parts with new ones

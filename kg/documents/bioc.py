@@ -22,6 +22,8 @@ from core.json_files import json_records
 from core.reading import excerpt, largest_document, whole_number
 from kg.documents.mentions import (
     BY_LINE,
+    DISCONTINUOUS,
+    NO_ENTITY,
     NOT_FITTING,
     Document,
     Layout,
@@ -48,8 +50,6 @@ IDENTIFIERS = (
 )
 
 
-NO_ENTITY = "annotations without an entity"
-DISCONTINUOUS = "gaps in discontinuous mentions, which are kept from first to last character"
 RELATIONS = "relations"
 GAP = 64  #: the share of a document's largest size that a gap between two passages may have
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from core.files import InputError
-from core.reading import excerpt, unpacked_name
+from core.reading import Span, excerpt, unpacked_name
 
+Source = Path | Span  # of documents
+NO_ENTITY = "annotations without an entity"
+DISCONTINUOUS = "gaps in discontinuous mentions, which are kept from first to last character"
 NOT_FITTING = "annotations that do not fit the text"
 #: what a text may say of a mention
 ATTRIBUTES = ("negated", "family", "historical", "hypothetical")
@@ -131,3 +134,13 @@ def checked_mention(
 
 def _letters(text: str) -> str:
     return "".join(c if c.isalnum() else " " for c in text).casefold()
+
+
+def make_document(
+    name: str, text: str, found: Iterable[Mention], where: str, left_out: Counter[str]
+) -> Document:
+    """A document with its mentions, those without an entity apart and counted."""
+    given = sorted(found, key=lambda m: (m.start, m.end))
+    unlinked = tuple(m for m in given if not m.entity)
+    left_out[NO_ENTITY] += len(unlinked)
+    return Document(name, text, tuple(m for m in given if m.entity), where, unlinked)

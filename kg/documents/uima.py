@@ -21,7 +21,7 @@ from xml.sax.saxutils import quoteattr
 
 from core.files import InputError
 from core.reading import Span, whole_number
-from kg.documents.annotations import make_document, name_places
+from kg.documents.brat import name_places
 from kg.documents.mentions import (
     BY_LINE,
     Document,
@@ -29,6 +29,7 @@ from kg.documents.mentions import (
     Mention,
     checked_mention,
     counted_unless_used,
+    make_document,
 )
 from kg.documents.xml import Events, read
 

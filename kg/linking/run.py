@@ -24,16 +24,9 @@ from core.files import InputError, written
 from core.json_files import json_lines
 from core.outputs import check_no_input
 from core.reading import Span, limit_documents
-from kg.documents.formats import (
-    InParts,
-    Plan,
-    check_options,
-    documents,
-    files_in,
-    format_of,
-    planned,
-)
+from kg.documents.formats import check_options, documents, files_in, format_of
 from kg.documents.mentions import Document, Mention
+from kg.documents.parts import InParts, Plan, planned
 from kg.graph import KnowledgeGraph, fingerprint
 from kg.ids import Ids
 from kg.linking.given import GivenLinker

@@ -17,7 +17,7 @@ from datamodules.synonyms import samples
 from datamodules.tokenizers import load_tokenizer
 from kg.build.refine import refined
 from kg.build.sources import umls
-from kg.documents.formats import json_documents
+from kg.documents.jsonlines import json_documents
 from kg.graph import KnowledgeGraph
 from models.encoders import load_bert
 from models.genbioel import load_bart

@@ -18,7 +18,7 @@ from core.json_files import json_records
 from datamodules import chineseblue, formats
 from datamodules.formats import COLUMNS, NoLabels, bio, marked, pairs, pubtator
 from datamodules.tasks import Tagged
-from kg.documents.formats import RELATIONS
+from kg.documents.pubtator import RELATIONS
 from tests.fakes import chineseblue as fakes
 from tests.fakes import documents as fake_documents
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from datamodules import corpus
-from kg.documents.formats import InParts
+from kg.documents.parts import InParts
 from kg.linking.run import link_corpus
 
 PLAIN = "患者出现并需要服用注意休息常见检查后发现以及今日"  # what is between names

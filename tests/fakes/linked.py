@@ -9,7 +9,7 @@ from typing import Any
 
 from core.json_files import write_json
 from core.reading import sha256
-from kg.documents.formats import part_name
+from kg.documents.parts import part_name
 from kg.linking.run import FORMAT
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from datamodules import corpus, vocabulary
 from kg.build.sources import cmekg
-from kg.documents.formats import InParts
+from kg.documents.parts import InParts
 from kg.linking.run import ChosenLinker, link_corpus
 from tests.fakes import cmekg as fake
 

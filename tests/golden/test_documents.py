@@ -21,19 +21,13 @@ import spacy
 from spacy.tokens import DocBin
 
 from core.files import InputError
-from kg.documents.annotations import DISCONTINUOUS, NO_ANNOTATIONS, NOT_READ, SECOND
-from kg.documents.bioc import NO_ENTITY
 from kg.documents.bioc import RELATIONS as BIOC_RELATIONS
-from kg.documents.formats import (
-    DELETED,
-    EMPTY,
-    FORMATS,
-    LABELS,
-    OTHER_ABSTRACTS,
-    RELATIONS,
-    documents,
-)
-from kg.documents.mentions import NOT_FITTING, Document, Layout, Mention
+from kg.documents.brat import NO_ANNOTATIONS, NOT_READ, SECOND
+from kg.documents.formats import EMPTY, FORMATS, documents
+from kg.documents.mentions import NO_ENTITY, NOT_FITTING, Document, Layout, Mention
+from kg.documents.pubannotation import DISCONTINUOUS
+from kg.documents.pubmed import DELETED, LABELS, OTHER_ABSTRACTS
+from kg.documents.pubtator import RELATIONS
 
 TEXT = "Gout 😀 – mild\nNo coldsore"
 assert (len(TEXT), TEXT.index("mild"), TEXT.index("cold")) == (25, 9, 17)

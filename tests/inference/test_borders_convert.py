@@ -11,7 +11,8 @@ import pytest
 from app.cli import main
 from core.files import InputError
 from inference.convert import write_records
-from kg.documents.annotations import brat_lines, conll_lines
+from kg.documents.brat import brat_lines
+from kg.documents.conll import conll_lines
 
 
 def record(name: str = "a", text: str = "heart\tattack", **mention: Any) -> dict[str, Any]:

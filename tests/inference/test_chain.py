@@ -21,8 +21,9 @@ from inference.entity_table import EntityReader
 from inference.linkers import Candidate, NearestByTfIdf
 from inference.load import linkable
 from inference.options import Matching
+from inference.predict import predict_files
 from inference.reranker import Ordered
-from inference.stream import link_files, predict_files
+from inference.stream import link_files
 from inference.taggers import Tagger, load_tagger
 from models.encoders import load_bert
 from models.kebiolm import KeBioLM, KeBioLMEncoder

@@ -20,15 +20,9 @@ from inference import stream
 from inference.chain import Linked, Pipeline
 from inference.detectors import BATCH
 from inference.options import LinkerOptions, TextFiles, Work
-from inference.stream import (
-    Counts,
-    formatted,
-    link_files,
-    predict_examples,
-    predict_files,
-    predict_task,
-    pubtator,
-)
+from inference.output_formats import formatted, pubtator
+from inference.predict import predict_examples, predict_files, predict_task
+from inference.stream import Counts, link_files
 from inference.taggers import PairModel, Ranker, RelationModel, Tagger, load_tagger
 from kg.documents.formats import documents
 from tests.fakes.documents import write_documents

@@ -13,9 +13,10 @@ import pytest
 from app.cli import main
 from core.files import InputError
 from inference.convert import FORMATS, format_by_name, record_of, write_records
-from kg.documents.annotations import DISCONTINUOUS, NO_ANNOTATIONS, NOT_READ, SECOND
+from kg.documents.brat import NO_ANNOTATIONS, NOT_READ, SECOND
 from kg.documents.formats import documents
 from kg.documents.mentions import ATTRIBUTES, Layout, Mention
+from kg.documents.pubannotation import DISCONTINUOUS
 
 TEXT = "He has renal failure.\nNo gout | or\tataxia."
 RECORDS: list[dict[str, Any]] = [

@@ -12,9 +12,9 @@ from app.cli import main
 from core.artifact import Artifact
 from core.files import InputError
 from core.json_files import json_lines
-from inference.stream import pubtator
+from inference.output_formats import pubtator
 from kg.build.draft import parse_language
-from kg.documents.annotations import OF_NONE
+from kg.documents.brat import OF_NONE
 from kg.documents.formats import documents
 from kg.graph import KnowledgeGraph
 from tests.fakes.graphs import graph

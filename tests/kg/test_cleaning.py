@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from core.files import InputError
 from kg.build import cleaning
-from kg.documents.formats import InParts, files_in
+from kg.documents.formats import files_in
+from kg.documents.parts import InParts
 from tests.commands import command
 
 ALL = {"shortest": 1, "longest": 1000, "chinese": 0}

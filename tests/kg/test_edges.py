@@ -13,8 +13,8 @@ from kg.build.refine import Refining
 from kg.build.segment.cuts import proposed
 from kg.build.segment.mining import SHORT, _is_long_candidate
 from kg.documents.bioc import biocjson_documents
-from kg.documents.formats import InParts
 from kg.documents.mentions import NOT_FITTING
+from kg.documents.parts import InParts
 from kg.documents.uima import _character_places
 from kg.linking.inflection import stem
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from core.files import InputError, locked
-from kg.documents.formats import InParts, part_name
+from kg.documents.parts import InParts, part_name
 from kg.ids import Ids
 from kg.linking import Document, GivenLinker, Mention, linked_documents
 from kg.linking import run as runs

@@ -18,7 +18,9 @@ from core.files import InputError
 from core.logs import set_up
 from kg.graph import KnowledgeGraph, table
 from kg.vectors.embeddings import EmbeddingTable
-from kg.vectors.train import Training, TransE, _Epochs, link_prediction, split
+from kg.vectors.link_prediction import link_prediction, split
+from kg.vectors.networks import TransE
+from kg.vectors.train import Training, _Epochs
 
 pytestmark = pytest.mark.usefixtures("preloaded")
 

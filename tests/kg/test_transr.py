@@ -18,17 +18,10 @@ from pykeen.utils import clamp_norm
 from core.files import InputError
 from core.logs import set_up
 from kg.graph import KnowledgeGraph
+from kg.vectors.checkpoint import Checkpoint
 from kg.vectors.embeddings import EmbeddingTable
-from kg.vectors.train import (
-    Checkpoint,
-    GroupedProduct,
-    TransE,
-    TransR,
-    link_prediction,
-    shortened,
-    split,
-    started_from,
-)
+from kg.vectors.link_prediction import link_prediction, split
+from kg.vectors.networks import GroupedProduct, TransE, TransR, shortened, started_from
 from tests.kg.test_pagerank import saved
 from tests.kg.test_train import ladder, train
 

@@ -24,7 +24,7 @@ from benchmarks.perf.random_data import graph_like, pubmed
 from core.executor import parts_folder
 from core.json_files import digest
 from core.reading import sha256
-from kg.documents.formats import part_name, planned
+from kg.documents.parts import part_name, planned
 from kg.graph import KnowledgeGraph
 from kg.linking.matcher import DictionaryLinker
 from kg.linking.run import write_part

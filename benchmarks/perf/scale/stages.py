@@ -23,7 +23,7 @@ from datamodules.tokenizers import load_tokenizer
 from inference.encoders import Embedder, write_index
 from inference.options import Work
 from kg.build.source import build_graph
-from kg.documents.formats import InParts
+from kg.documents.parts import InParts
 from kg.graph import KnowledgeGraph
 from kg.linking.matcher import DictionaryLinker
 from kg.linking.run import link_corpus

@@ -29,7 +29,7 @@ from benchmarks.perf.random_data import umls_like
 from benchmarks.perf.speed import summarize
 from benchmarks.perf.speed._memory import forget_peak, resident
 from kg.build.sources import hpo as source
-from kg.documents.formats import Mention
+from kg.documents.mentions import Mention
 from kg.graph import KINDS
 from kg.linking.matcher import DictionaryLinker, needs_exact_case, never_matches, usable_names
 from kg.linking.run import AT_ONCE

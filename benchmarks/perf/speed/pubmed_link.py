@@ -21,8 +21,9 @@ from typing import Any
 from benchmarks.perf.random_data import graph_like, pubmed
 from benchmarks.perf.speed import summarize
 from core.executor import parts_folder
-from kg.documents.formats import documents, part_name, planned
+from kg.documents.formats import documents
 from kg.documents.mentions import Document
+from kg.documents.parts import part_name, planned
 from kg.linking.matcher import DictionaryLinker
 from kg.linking.run import record_of, write_part
 

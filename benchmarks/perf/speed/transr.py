@@ -26,7 +26,8 @@ from pykeen.models import TransR as PyKEENTransR
 from pykeen.training import SLCWATrainingLoop
 from pykeen.triples import CoreTriplesFactory
 
-from kg.vectors.train import TransE, TransR, link_prediction, split, started_from
+from kg.vectors.link_prediction import link_prediction, split
+from kg.vectors.networks import TransE, TransR, started_from
 
 RELATIONS, GROUP = 115, 20
 BATCH, LR, WARM, EPOCHS = 1024, 0.01, 20, 2

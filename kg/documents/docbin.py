@@ -1,0 +1,75 @@
+"""DocBin, what spaCy saves (.spacy): doc.ents and doc.spans, their labels and kb_ids."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from core.files import InputError
+from kg.documents.mentions import (
+    BY_LINE,
+    Document,
+    Layout,
+    Mention,
+    Source,
+    make_document,
+)
+
+# --- DocBin
+
+
+def docbin_documents(
+    path: Source,
+    encoding: str = "utf-8",
+    left_out: Counter[str] | None = None,
+    used: bool = True,
+    layout: Layout = BY_LINE,
+) -> Iterator[Document]:
+    """The documents of a spaCy DocBin, in its own order; ids are user_data["id"], or numbers.
+
+    Raises InputError for a file that is none.
+    """
+    import spacy
+    from spacy.tokens import DocBin
+
+    left_out = Counter() if left_out is None else left_out
+    stem = layout.name_file(Path(path))
+    try:
+        docs = list(DocBin().from_bytes(Path(path).read_bytes()).get_docs(spacy.blank("xx").vocab))
+    except Exception as error:
+        reason = str(error).splitlines()[0] if str(error) else repr(error)
+        raise InputError(f"{path}: not a DocBin of spaCy ({reason})") from error
+    for number, doc in enumerate(docs, start=1):
+        spans = [*doc.ents, *(span for group in doc.spans.values() for span in group)]
+        every = [Mention(e.start_char, e.end_char, e.kb_id_, 1.0, e.label_) for e in spans]
+        found = list(dict.fromkeys(every))
+        name = str(doc.user_data.get("id") or f"{stem}:{number}")
+        yield make_document(name, doc.text, found, f"{path}: document {number}", left_out)
+
+
+def docbin_bytes(records: Iterable[dict[str, Any]]) -> bytes:
+    """Records as a DocBin; of overlapping mentions the longest, widened to whole tokens."""
+    import spacy
+    from spacy.tokens import DocBin
+    from spacy.util import filter_spans
+
+    nlp, made = spacy.blank("xx"), DocBin(store_user_data=True)
+    for record in records:
+        doc = nlp(record["text"])
+        doc.user_data["id"] = str(record["id"])
+        spans = [
+            doc.char_span(
+                m["start"],
+                m["end"],
+                label=str(m.get("type") or "ENTITY"),
+                kb_id=str(m.get("entity") or ""),
+                alignment_mode="expand",
+            )
+            for m in record["mentions"]
+        ]
+        doc.ents = filter_spans([span for span in spans if span is not None])
+        made.add(doc)
+    content: bytes = made.to_bytes()
+    return content
