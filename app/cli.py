@@ -40,7 +40,7 @@ from core.settings import (
     options_of,
     parse,
 )
-from core.stopping import keeping, stoppable
+from core.stopping import report_interrupt, stoppable
 from core.tracking import ROOT, commit
 
 #: what is kept of a command that SIGINT or SIGTERM stops, where nothing else is said
@@ -313,7 +313,7 @@ def run_command(words: list[str], ignored: Sequence[str]) -> int:
     if verb == "sweep":
         more["check_words"] = lambda words: arguments(words[0], words[1:])
     kept = KEPT.get(verb, "the same command resumes")
-    with stoppable() if verb in KEPT else contextlib.nullcontext(), keeping(lambda: kept):
+    with stoppable() if verb in KEPT else contextlib.nullcontext(), report_interrupt(lambda: kept):
         return call.invoke(command.function, parsed.arguments | more)
 
 

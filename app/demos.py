@@ -81,16 +81,16 @@ DEMOS = {
 def demo_graph(what: str, files: Files) -> Path:
     """The folder of a demo's graph, built first where it is missing. Raises InputError for a file
     that cannot be had."""
-    from datamodules.sources import fetched, place
+    from datamodules.sources import fetch_dataset, place
     from kg.build.source import build_graph
 
     demo = DEMOS[what]
-    path = fetched(demo.dataset, place(), files.mirror) / demo.file if demo.dataset else None
+    path = fetch_dataset(demo.dataset, place(), files.mirror) / demo.file if demo.dataset else None
     folder = runs_folder() / "data" / f"demo-{what}"
     translations = []
     if demo.translations:
         dataset, file = demo.translations
-        translations.append(fetched(dataset, place(), files.mirror) / file)
+        translations.append(fetch_dataset(dataset, place(), files.mirror) / file)
     graph = build_graph(demo.source, path, folder, translations=translations)
     counts = ", ".join(f"{count:,} {part}" for part, count in graph.counts().items() if count)
     LOG.info(f"{folder}: {counts}")

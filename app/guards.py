@@ -38,7 +38,7 @@ def policy_headers(path: str = "") -> dict[str, str]:
     return {"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff"}
 
 
-def refused(status: int, why: str, headers: dict[str, str] | None = None) -> JSONResponse:
+def make_error(status: int, why: str, headers: dict[str, str] | None = None) -> JSONResponse:
     """An error as one line of JSON."""
     return JSONResponse({"error": why}, status, policy_headers() | (headers or {}))
 
@@ -80,7 +80,7 @@ class Envelope:
             await send(message)
 
         if {b"content-length", b"transfer-encoding"} <= {name for name, _ in scope["headers"]}:
-            wrong = refused(
+            wrong = make_error(
                 400,
                 "Content-Length and Transfer-Encoding; expected one of them",
                 {"Connection": "close"},
@@ -111,7 +111,7 @@ class TokenCheck:
                 secret.strip(), self.token.encode()
             ):
                 why = "expected Authorization: Bearer and the server's token"
-                wrong = refused(401, why, {"WWW-Authenticate": "Bearer", "Connection": "close"})
+                wrong = make_error(401, why, {"WWW-Authenticate": "Bearer", "Connection": "close"})
                 await _refuse(wrong, scope, receive, send)
                 return
         await self.app(scope, receive, send)
@@ -137,7 +137,7 @@ class HostCheck:
                 next((v.decode("latin-1") for k, v in scope["headers"] if k == b"host"), "")
             )
             if host not in self.names and not _is_address(host):
-                wrong = refused(
+                wrong = make_error(
                     421,
                     f"no server of the name {host[:100]!r}; start it with --names {host[:100]} to"
                     " allow it",
@@ -171,10 +171,10 @@ class BodyLimit:
             await self.app(scope, receive, send)
             return
         closed = {"Connection": "close"}
-        too_large = refused(
+        too_large = make_error(
             413, f"a body of more than {self.most} bytes; send fewer texts at once", closed
         )
-        too_slow = refused(408, f"the body did not come within {self.seconds:g} seconds", closed)
+        too_slow = make_error(408, f"the body did not come within {self.seconds:g} seconds", closed)
         length = dict(scope["headers"]).get(b"content-length", b"0")
         if length.isdigit() and int(length) > self.most:
             await _refuse(too_large, scope, receive, send)
@@ -234,8 +234,8 @@ async def _refuse(answer: JSONResponse, scope: Scope, receive: Receive, send: Se
 
 
 def raw_error(status: str, why: str, *more: str) -> bytes:
-    """An error as :func:`refused` makes it, for what is not yet a request; the connection ends with
-    it."""
+    """An error as :func:`make_error` makes it, for what is not yet a request; the connection ends
+    with it."""
     body = json.dumps({"error": why}).encode()
     headers = [
         *more,
@@ -247,7 +247,7 @@ def raw_error(status: str, why: str, *more: str) -> bytes:
     return "\r\n".join([f"HTTP/1.1 {status}", *headers, "", ""]).encode() + body
 
 
-def guarded(connections: int, seconds: float) -> type[H11Protocol]:
+def guard_protocol(connections: int, seconds: float) -> type[H11Protocol]:
     """uvicorn's protocol with at most so many open connections, each of which has so many seconds
     for a request's head."""
 

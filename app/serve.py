@@ -49,7 +49,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.answers import About, Failure, Health, Linked, Predicted, Search
 from app.entities import Entities
-from app.guards import UNTIL, BodyLimit, Envelope, HostCheck, TokenCheck, guarded, refused
+from app.guards import UNTIL, BodyLimit, Envelope, HostCheck, TokenCheck, guard_protocol, make_error
 from app.lanes import Answer, Busy, Lanes, Worker
 from core.files import InputError
 from inference.chain import Pipeline
@@ -151,7 +151,7 @@ class Measured:
             self.measures.seconds.labels(path).observe(time.perf_counter() - began)
 
 
-async def disconnected(request: Request) -> None:
+async def wait_for_disconnect(request: Request) -> None:
     """Return once the client has gone; of a request whose body is read."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
@@ -224,7 +224,7 @@ class Service:
         seconds = max(0.0, request.scope[UNTIL] - asyncio.get_running_loop().time())
         client = request.client.host if request.client else ""
         linking = asyncio.ensure_future(self.lanes.link(client, texts))
-        gone = asyncio.ensure_future(disconnected(request))
+        gone = asyncio.ensure_future(wait_for_disconnect(request))
         try:
             await asyncio.wait(
                 [linking, gone], timeout=seconds, return_when=asyncio.FIRST_COMPLETED
@@ -382,7 +382,7 @@ def show_part(name: str) -> FileResponse:
 
 async def report_http_error(_: Request, error: Any) -> JSONResponse:
     """A refusal as an answer."""
-    return refused(error.status_code, str(error.detail), dict(error.headers or {}))
+    return make_error(error.status_code, str(error.detail), dict(error.headers or {}))
 
 
 async def report_invalid_request(request: Request, error: Any) -> JSONResponse:
@@ -392,15 +392,17 @@ async def report_invalid_request(request: Request, error: Any) -> JSONResponse:
     takes_texts = request.url.path in ("/link", "/predict")
     kind = request.headers.get("content-type", "none")
     if takes_texts and "json" not in kind.lower():
-        return refused(415, f"expected the header Content-Type: application/json, got {kind:.80}")
+        return make_error(
+            415, f"expected the header Content-Type: application/json, got {kind:.80}"
+        )
     wanted = '; expected {"texts": ["…"]}' if takes_texts else ""
-    return refused(422, f"{place + ': ' if place else ''}{first['msg']}{wanted}")
+    return make_error(422, f"{place + ': ' if place else ''}{first['msg']}{wanted}")
 
 
 async def report_failure(_: Request, error: Exception) -> JSONResponse:
     """A failure as an answer that says nothing of this machine."""
     LOG.error("request failed", exc_info=error)
-    return refused(500, "the server failed on this request; its log says why")
+    return make_error(500, "the server failed on this request; its log says why")
 
 
 def start(
@@ -447,7 +449,7 @@ def serve_until_stopped(
         app,
         log_level="warning",
         access_log=False,
-        http=guarded(connections, seconds),
+        http=guard_protocol(connections, seconds),
         timeout_graceful_shutdown=int(seconds) + 5,
     )
     uvicorn.Server(config).run(sockets=[listening])

@@ -520,9 +520,9 @@ class Counts:
 
     def run(self) -> str:
         from benchmarks.counts import count_rows, counts_table
-        from datamodules.sources import fetched, place
+        from datamodules.sources import fetch_dataset, place
         from datamodules.tasks.prepare import all_tasks, find_task
 
         chosen = [find_task(name) for name in self.task] or list(all_tasks().values())
-        rows = count_rows(lambda d: fetched(d.dataset, place(), self.files.mirror), chosen)
+        rows = count_rows(lambda d: fetch_dataset(d.dataset, place(), self.files.mirror), chosen)
         return counts_table(rows)

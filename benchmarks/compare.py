@@ -14,9 +14,17 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from benchmarks.options import Evaluation
-from benchmarks.results import Group, Result, differing, format_tests, grouped, stored, versus
+from benchmarks.results import (
+    Group,
+    Result,
+    find_differences,
+    format_tests,
+    group_results,
+    list_stored,
+    versus,
+)
 from benchmarks.synonyms import DATASETS, samples_checksum
-from core.files import InputError, written
+from core.files import InputError, atomic_write
 from core.outputs import check_own
 from datamodules.tasks.linking import END_TO_END, linking_tasks
 from datamodules.tasks.prepare import find_task
@@ -25,7 +33,7 @@ from models.metrics import score
 
 def alike(results: list[Result]) -> list[Result]:
     """Those of the protocol of the newest."""
-    return [r for r in results if not differing(r.protocol, results[-1].protocol)]
+    return [r for r in results if not find_differences(r.protocol, results[-1].protocol)]
 
 
 class Comparison(NamedTuple):
@@ -46,10 +54,10 @@ def find_comparisons(
     result."""
     if name == "synonyms":
         checksum = samples_checksum(samples)
-        found = [r for r in stored("synonyms") if checksum in (None, r.protocol["samples"])]
+        found = [r for r in list_stored("synonyms") if checksum in (None, r.protocol["samples"])]
         if not found:
             raise InputError("nothing was scored on these synonyms: `make synonyms` first")
-        groups = list(grouped(alike(found)).values())
+        groups = list(group_results(alike(found)).values())
         titles = {part: f"{part}, Acc@1 among 20 names" for part in DATASETS}
         parts = [Comparison(titles[part], groups, f"{part}/acc@1") for part in DATASETS]
         scored = [p._replace(groups=[g for g in groups if g.tallies(p.key)]) for p in parts]
@@ -59,7 +67,7 @@ def find_comparisons(
     definition = find_task(name)
     found = [
         r
-        for r in stored("finetune", definition.name)
+        for r in list_stored("finetune", definition.name)
         if r.protocol["profile"] == profile and "share" not in r.protocol
     ]
     if not found:
@@ -69,7 +77,7 @@ def find_comparisons(
         )
     newest = found[-1]
     title = f"{definition.name}, {newest.split} {newest.metric}, PROFILE={profile}"
-    return [Comparison(title, list(grouped(alike(found)).values()), newest.metric)]
+    return [Comparison(title, list(group_results(alike(found)).values()), newest.metric)]
 
 
 def compare_linkers(name: str, split: str | None = None, advice: str = "") -> Comparison:
@@ -77,11 +85,11 @@ def compare_linkers(name: str, split: str | None = None, advice: str = "") -> Co
 
     advice: the command that scores one. Raises InputError where there is no result.
     """
-    found = [r for r in stored("linking", name) if split in (None, r.split)]
+    found = [r for r in list_stored("linking", name) if split in (None, r.split)]
     if not found:
         raise InputError(f"no results of {name}: `{advice or f'make evaluate TASK={name}'}` first")
     title = f"{name}, {found[-1].split} {found[-1].metric}"
-    return Comparison(title, list(grouped(alike(found)).values()), found[-1].metric)
+    return Comparison(title, list(group_results(alike(found)).values()), found[-1].metric)
 
 
 def compare_chains(evaluations: Sequence[Evaluation]) -> Comparison:
@@ -90,7 +98,7 @@ def compare_chains(evaluations: Sequence[Evaluation]) -> Comparison:
 
     results = [score_chain(asked) for asked in evaluations]
     first = results[0]
-    groups = list(grouped(results).values())
+    groups = list(group_results(results).values())
     return Comparison(f"{first.task}, {first.split} {first.metric}", groups, first.metric)
 
 
@@ -126,7 +134,7 @@ def write_page(found: Sequence[Comparison], path: Path, base: str | None = None)
         "body{font:15px/1.5 system-ui,sans-serif;max-width:62rem;margin:2rem auto;padding:0 1rem}"
         "td,th{text-align:left;padding:.2rem .8rem .2rem 0}</style>"
     )
-    with written(path) as handle:
+    with atomic_write(path) as handle:
         handle.write(head + "\n".join(parts) + "</html>\n")
     return path
 

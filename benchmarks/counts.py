@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from core.files import InputError
 from datamodules.chineseblue import REPEATED
 from datamodules.options import Files
-from datamodules.sources import fetched, place
+from datamodules.sources import fetch_dataset, place
 from datamodules.tasks import SPLITS
 from datamodules.tasks.definition import Definition
 from datamodules.tasks.prepare import all_tasks, find_task, read_splits
@@ -32,7 +32,7 @@ class CountRow(NamedTuple):
         return None if self.here is None or self.published is None else self.here - self.published
 
 
-def counted(unit: str, examples: list[Any], odd: Mapping[str, int]) -> int:
+def count_examples(unit: str, examples: list[Any], odd: Mapping[str, int]) -> int:
     """The size of a split in a unit: examples, mentions, triples, sentences or questions."""
     if unit == "examples":
         return len(examples)
@@ -49,9 +49,12 @@ def split_sizes(name: str, unit: str, files: Files) -> dict[str, int]:
     """{split: its size in `unit`} of a task, in the available files. Raises InputError when there
     are none."""
     definition = find_task(name)
-    splits, odd, _ = read_splits(definition, fetched(definition.dataset, place(), files.mirror))
+    splits, odd, _ = read_splits(
+        definition, fetch_dataset(definition.dataset, place(), files.mirror)
+    )
     return {
-        split: counted(unit, examples, odd.get(split, {})) for split, examples in splits.items()
+        split: count_examples(unit, examples, odd.get(split, {}))
+        for split, examples in splits.items()
     }
 
 
@@ -91,7 +94,11 @@ def count_rows(
             for split in SPLITS:
                 if split not in sizes and split not in splits:
                     continue
-                here = counted(unit, splits[split], odd.get(split, {})) if split in splits else None
+                here = (
+                    count_examples(unit, splits[split], odd.get(split, {}))
+                    if split in splits
+                    else None
+                )
                 rows.append(
                     CountRow(definition.name, split, unit, here, sizes.get(split), source, note)
                 )

@@ -23,11 +23,11 @@ from benchmarks.results import (
     TRIVIAL,
     Group,
     Result,
-    grouped,
-    stored,
+    group_results,
+    list_stored,
     versus,
 )
-from core.files import InputError, written
+from core.files import InputError, atomic_write
 from core.tracking import newest_export
 from datamodules.tasks.definition import config_of
 from datamodules.tasks.prepare import find_task
@@ -105,7 +105,7 @@ def score_curve(asked: SeedTraining, models: Sequence[str], shares: Sequence[flo
         seeds = {result.seed for result in points[-1].results}
         trivial = [
             r
-            for r in stored("finetune", definition.name)
+            for r in list_stored("finetune", definition.name)
             if r.model.name == TRIVIAL
             and dict(r.protocol) == dict(protocol)
             and (share == 1 or r.seed in seeds)
@@ -116,7 +116,7 @@ def score_curve(asked: SeedTraining, models: Sequence[str], shares: Sequence[flo
 
 def group_of(point: Point) -> Group:
     """The seeds of a point as one group."""
-    return next(iter(grouped(point.results).values()))._replace(label=point.system)
+    return next(iter(group_results(point.results).values()))._replace(label=point.system)
 
 
 def format_curve(points: Sequence[Point], base: str | None = None) -> str:
@@ -169,5 +169,5 @@ def draw_curve(points: Sequence[Point], path: Path) -> None:
     axis.set_ylabel(f"{first.task}, {first.split} {first.metric}")
     axis.grid(alpha=0.3)
     axis.legend(frameon=False)
-    with written(path, "wb") as handle:
+    with atomic_write(path, "wb") as handle:
         figure.savefig(handle, format="png", dpi=120)

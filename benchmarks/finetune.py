@@ -21,12 +21,12 @@ from benchmarks.results import (
     SELECT,
     TRIVIAL,
     Result,
-    differing,
-    grouped,
+    find_differences,
+    group_results,
+    list_stored,
     model_of,
     others,
     save_result,
-    stored,
 )
 from benchmarks.trivial import format_trivial, save_trivial, trivial_protocol
 from core.arrays import load_arrays
@@ -112,7 +112,7 @@ def spread(values: Sequence[float]) -> tuple[float, float | None]:
 def log_scores(journal: Journal, results: Sequence[Result]) -> None:
     """Log the scores of all seeds to the MLflow run above theirs and end it."""
     first = results[0]
-    group = grouped(results)[first.label]
+    group = group_results(results)[first.label]
     low, high = group.interval(first.metric) or (0.0, 0.0)
     mean, sd = spread(group.values())
     key = f"{first.split}/{first.metric}"
@@ -143,15 +143,17 @@ def format_scores(results: Sequence[Result]) -> str:
     """The scores of all seeds as a table, and other encoders on exactly the same task and
     profile."""
     first = results[0]
-    group = grouped(results)[first.label]
+    group = group_results(results)[first.label]
     details, metric, scored = first.details, first.metric, first.split
-    pool = stored("finetune", first.task)
+    pool = list_stored("finetune", first.task)
     official = (
         f", variant {details['variant']} (not the official set)" if details["variant"] else ""
     )
     select = "dev" if details["selected_on"] == "dev" else "selection"
     trivial = [
-        r for r in pool if r.model.name == TRIVIAL and not differing(r.protocol, first.protocol)
+        r
+        for r in pool
+        if r.model.name == TRIVIAL and not find_differences(r.protocol, first.protocol)
     ]
     share = first.protocol.get("share", 1)
     lines = [

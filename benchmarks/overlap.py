@@ -23,7 +23,7 @@ from typing import NamedTuple
 from benchmarks.graphs import graph_folder
 from core.files import InputError
 from datamodules.options import Files
-from datamodules.sources import fetched, place
+from datamodules.sources import fetch_dataset, place
 from datamodules.tasks import Relation, Tagged
 from datamodules.tasks.definition import Definition
 from datamodules.tasks.prepare import all_tasks, find_task, inputs, read_splits
@@ -145,7 +145,8 @@ def overlaps(
     for definition in definitions:
         try:
             several = mentions_of(
-                definition, fetched(definition.dataset, place(), files.mirror if files else ())
+                definition,
+                fetch_dataset(definition.dataset, place(), files.mirror if files else ()),
             )
         except InputError as error:
             missing[definition.name] = str(error)

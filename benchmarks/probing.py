@@ -35,19 +35,19 @@ from benchmarks.options import Probing
 from benchmarks.results import (
     Model,
     Result,
-    differing,
-    grouped,
+    find_differences,
+    group_results,
     label,
+    list_stored,
     log_result,
     model_of,
     others,
     result_folder,
     save_result,
-    stored,
 )
 from core.artifact import has_manifest, read_manifest
-from core.dotted import imported
-from core.files import InputError, written
+from core.dotted import import_object
+from core.files import InputError, atomic_write
 from core.reading import excerpt
 from core.tracking import runs_folder
 from datamodules import probing as asked
@@ -111,7 +111,7 @@ def folder_of(graph: str, templates: str | None = None, files: Files | None = No
     )
 
 
-def sampled(queries: Sequence[Query], limit: int | None, seed: int) -> list[Query]:
+def sample_queries(queries: Sequence[Query], limit: int | None, seed: int) -> list[Query]:
     """`limit` of the queries, drawn by `seed`, in their order; None: all."""
     if limit is None or limit >= len(queries):
         return list(queries)
@@ -283,7 +283,7 @@ def masked_lm(
             f"MODEL={name}: it reads mentions that a linker found, and a query has none; it cannot"
             " be probed"
         )
-    lm: MaskedLM = imported(chosen.masked_lm, "models")(chosen.folder)
+    lm: MaskedLM = import_object(chosen.masked_lm, "models")(chosen.folder)
     if lm.headless:
         LOG.warning(
             f"{name}: its checkpoint has no masked-LM head; its states are multiplied with its word"
@@ -318,7 +318,7 @@ def score_probing(probe: Probing) -> Result:
     device = checked_device(probe.device)
     folder = folder_of(probe.graph, probe.templates, probe.files)
     every = asked.load_queries(folder)
-    queries = sampled(every, probe.limit, probe.seed)
+    queries = sample_queries(every, probe.limit, probe.seed)
     who, options, lm, tokenizer = masked_lm(probe.model, probe.ckpt)
     LOG.info(
         f"{label(who.name, options)}: {len(queries):,} of {len(every):,} queries, 1 to"
@@ -362,7 +362,7 @@ def score_probing(probe: Probing) -> Result:
     )
     out = result_folder(result)
     columns = {field: [getattr(g, field) for g in found] for field in Guess._fields}
-    with written(out / "guesses.parquet", "wb") as handle:
+    with atomic_write(out / "guesses.parquet", "wb") as handle:
         pq.write_table(pa.table(columns), handle, compression="zstd")
     return save_result(replace(result, mlflow_run=log_result(result, "probing", out)), out)
 
@@ -375,7 +375,7 @@ def guesses_in(folder: str | Path) -> list[Guess]:
 def format_probing(result: Result) -> str:
     """The scores as a table, what else was asked the same queries in the same way, and examples
     (Table 7)."""
-    made, mine = result.details["guesses"], grouped([result])[result.label]
+    made, mine = result.details["guesses"], group_results([result])[result.label]
     text = [
         (
             f"{result.label}: macro recall over relations; up to {made['at most']} guesses a query,"
@@ -403,11 +403,11 @@ def format_probing(result: Result) -> str:
     text += [f"not asked, and counted as not answered: {n:,} {what}" for what, n in left_out]
     pool = [
         r
-        for r in stored("probing")
-        if r.folder != result.folder and not differing(r.protocol, result.protocol)
+        for r in list_stored("probing")
+        if r.folder != result.folder and not find_differences(r.protocol, result.protocol)
     ]
     text += [line for key in result.tallies for line in others(mine, pool, key)]
-    queries = sampled(
+    queries = sample_queries(
         asked.load_queries(result.details["asked"]),
         result.protocol["limit"],
         result.protocol["seed"] or 0,

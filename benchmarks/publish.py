@@ -12,7 +12,15 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.records import ROOT, Record, save_records
-from benchmarks.results import FILE, Group, Result, check_protocol, grouped, load_result, paired
+from benchmarks.results import (
+    FILE,
+    Group,
+    Result,
+    check_protocol,
+    group_results,
+    load_result,
+    pair_results,
+)
 from core.files import InputError
 
 
@@ -47,14 +55,14 @@ def publish(
     others = load_runs(against) if against else []
     for side in (results, others):
         check_seeds(side)
-    base = list(grouped(others).values())
+    base = list(group_results(others).values())
     if len(base) > 1:
         raise InputError(
             f"--against: expected runs of one system, got {', '.join(one.label for one in base)}"
         )
     where = machine or f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}"
     records = []
-    for one in grouped(results).values():
+    for one in group_results(results).values():
         records.append(record_of(one, command, where))
         if base:
             records.append(difference_record(one, base[0], command, where))
@@ -101,7 +109,7 @@ def difference_record(one: Group, base: Group, command: str, machine: str) -> Re
     paired."""
     check_protocol("publish --against", [*one.results, *base.results])
     first = one.results[0]
-    found = paired(one, base, first.metric)
+    found = pair_results(one, base, first.metric)
     if found is None:
         raise InputError(
             f"{one.label} and {base.label}: no common seed, or other examples; differences are of"

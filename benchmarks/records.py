@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from core.files import InputError, written
+from core.files import InputError, atomic_write
 from core.json_files import read_json
 
 ROOT = Path(__file__).parents[1]
@@ -136,7 +136,7 @@ def save_records(group: str, records: Iterable[Record], root: Path = ROOT) -> Pa
         f" {json.dumps(k)}: {json.dumps(v, ensure_ascii=False)},\n" for k, v in common.items()
     )
     lines = ",\n".join("  " + json.dumps(one, ensure_ascii=False) for one in kept.values())
-    with written(file) as handle:
+    with atomic_write(file) as handle:
         handle.write(f'{{\n{head} "records": [\n{lines}\n ]\n}}\n')
     return file
 
@@ -178,7 +178,7 @@ def write_tables(root: Path = ROOT) -> list[Path]:
         text = page.read_text()
         new = TABLE.sub(lambda m: m[1] + render(m[2], records, root) + m[4], text)
         if new != text:
-            with written(page) as handle:
+            with atomic_write(page) as handle:
                 handle.write(new)
             changed.append(page)
     return changed
@@ -208,7 +208,7 @@ def problems(root: Path = ROOT) -> list[str]:
             if phrase in prose:
                 used.add(phrase)
                 prose = prose.replace(phrase, " " * len(phrase))
-        known = published([r for group in groups for r in records.get(group, {}).values()])
+        known = list_printed_forms([r for group in groups for r in records.get(group, {}).values()])
         for match in DECIMAL.finditer(prose):
             if plain(match[0]) not in known:
                 line = prose.count("\n", 0, match.start()) + 1
@@ -232,7 +232,7 @@ def plain(number: str) -> str:
     return number.lstrip("+-−").replace(",", "")
 
 
-def published(records: Iterable[Record]) -> set[str]:
+def list_printed_forms(records: Iterable[Record]) -> set[str]:
     """Every way in which the numbers of records may be printed: with their digits, and rounded to
     fewer."""
     found = set()

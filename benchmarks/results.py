@@ -2,8 +2,8 @@
 
 An evaluator returns a :class:`Result` for every seed and saves it with :func:`save`: result.json,
 and outcomes.parquet with what each example counts (tallies, models.metrics), in the run's folder.
-Everything that compares scores reads :func:`stored` and works on fields. A label is printed from a
-result and never parsed.
+Everything that compares scores reads :func:`list_stored` and works on fields. A label is printed
+from a result and never parsed.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from core.arrays import load_arrays, save_arrays
-from core.files import InputError, written
+from core.files import InputError, atomic_write
 from core.journal import Journal
 from core.json_files import digest, read_json
 from core.reading import sha256
 from core.tracking import commit, folder_name, runs_folder
 from experiments.names import Encoder, default_stem, recipes, split_name
-from models.metrics import Comparison, adjust_holm, bootstrap_interval, compared, score
+from models.metrics import Comparison, adjust_holm, bootstrap_interval, compare_systems, score
 
 if TYPE_CHECKING:
     pass
@@ -170,7 +170,7 @@ def save_result(result: Result, folder: str | Path) -> Result:
     record["model"] = result.model._asdict()
     record["outcomes"] = sha256(folder / OUTCOMES) if (folder / OUTCOMES).is_file() else None
     # in the order of its fields: that of the options is seen in the label
-    with written(folder / FILE) as handle:
+    with atomic_write(folder / FILE) as handle:
         handle.write(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
     return result
 
@@ -222,7 +222,7 @@ def load_result(folder: str | Path) -> Result:
         raise InputError(f"{folder / FILE}: not a result ({error}). Score again.") from error
 
 
-def stored(kind: str, task: str | None = None) -> list[Result]:
+def list_stored(kind: str, task: str | None = None) -> list[Result]:
     """Every result of a kind (of one task), oldest first."""
     if kind not in KINDS:
         raise ValueError(f"kind {kind!r}: expected one of {', '.join(KINDS)}")
@@ -320,7 +320,7 @@ def training_of(run: str) -> str:
     return run.rpartition("-")[0] if seed_of(run) is not None else ""
 
 
-def grouped(results: Iterable[Result]) -> dict[str, Group]:
+def group_results(results: Iterable[Result]) -> dict[str, Group]:
     """{label: its results}. The runs of several pre-trainings are groups of their own, whose labels
     name them.
 
@@ -334,7 +334,7 @@ def grouped(results: Iterable[Result]) -> dict[str, Group]:
     groups: dict[str, Group] = {}
     for name, several in labels.items():
         trainings: dict[str, list[Result]] = defaultdict(list)
-        for result in _counted(several):
+        for result in _drop_replaced(several):
             trainings[training_of(result.model.run)].append(result)
         for training, own in trainings.items():
             title = (
@@ -352,7 +352,7 @@ def _seeds_are_runs(results: Sequence[Result]) -> bool:
     return any(seed_of(r.model.run) is not None for r in results)
 
 
-def _counted(several: list[Result]) -> list[Result]:
+def _drop_replaced(several: list[Result]) -> list[Result]:
     """The results of one label, oldest first, without those that newer ones replace."""
     runs = _seeds_are_runs(several)
     # scored again, in another precision for example, a run is one seed all the same
@@ -367,7 +367,7 @@ def _counted(several: list[Result]) -> list[Result]:
     return sorted(kept, key=lambda r: (r.model.run, r.seed))
 
 
-def differing(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str]:
+def find_differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str]:
     """The parts in which two protocols differ."""
     return sorted(k for k in set(first) | set(second) if first.get(k) != second.get(k))
 
@@ -387,7 +387,7 @@ def check_protocol(
     if len(groups) < 2:
         return
     firsts = [first for first, _ in groups.values()]
-    parts = [p for p in differing(firsts[0].protocol, firsts[1].protocol) if p not in varies]
+    parts = [p for p in find_differences(firsts[0].protocol, firsts[1].protocol) if p not in varies]
     told = "; ".join(
         f"{', '.join(dict.fromkeys(who))}: "
         + ", ".join(f"{p} {first.protocol.get(p)!r}" for p in parts)
@@ -424,7 +424,7 @@ def p_value(p: float) -> str:
     return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
 
 
-def paired(one: Group, other: Group, key: str) -> tuple[Comparison, int] | None:
+def pair_results(one: Group, other: Group, key: str) -> tuple[Comparison, int] | None:
     """(first minus other over the seeds that they share, how many seeds); None without a common
     seed, or other examples."""
     own, theirs = one.tallies(key), other.tallies(key)
@@ -440,14 +440,14 @@ def paired(one: Group, other: Group, key: str) -> tuple[Comparison, int] | None:
     common = sorted(set(own) & set(theirs))
     if not common or any(own[s].shape != theirs[s].shape for s in common):
         return None
-    return compared({s: theirs[s] for s in common}, {s: own[s] for s in common}), len(common)
+    return compare_systems({s: theirs[s] for s in common}, {s: own[s] for s in common}), len(common)
 
 
 def difference(
     one: Group, other: Group, key: str, style: Style, brackets: bool = False
 ) -> str | None:
     """The difference of two systems as text, with both tests; None where they cannot be paired."""
-    found = paired(one, other, key)
+    found = pair_results(one, other, key)
     if found is None:
         return None
     c, seeds = found
@@ -495,11 +495,13 @@ def others(mine: Group, pool: Iterable[Result], key: str) -> list[str]:
     style = STYLES[first.kind]
     folders = {r.folder for r in mine.results}
     same = [
-        r for r in pool if not differing(first.protocol, r.protocol) and r.folder not in folders
+        r
+        for r in pool
+        if not find_differences(first.protocol, r.protocol) and r.folder not in folders
     ]
     group, _, metric = key.rpartition("/")
     lines = []
-    groups = grouped([*same, *mine.results])
+    groups = group_results([*same, *mine.results])
     for label_, one in groups.items():
         # itself, of other seeds too
         if label_ == mine.label or any(r.folder in folders for r in one.results):
@@ -543,7 +545,7 @@ def format_tests(order: Sequence[Group], key: str, base: str | None = None) -> l
     or each against `base`, with both tests."""
     lines = []
     pairs = _pairs(order, base)
-    tests = [found[0] if (found := paired(one, other, key)) else None for one, other in pairs]
+    tests = [found[0] if (found := pair_results(one, other, key)) else None for one, other in pairs]
     told = iter(adjust_holm([p for c in tests if c and (p := c.p_seeds) is not None]))
     for (one, other), test in zip(pairs, tests, strict=True):
         line = difference(one, other, key, STYLES["finetune"]) or "no common seed"

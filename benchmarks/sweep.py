@@ -45,9 +45,9 @@ import yaml
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
-from core.commands import Running, started
+from core.commands import Running, start_command
 from core.executor import engine_of
-from core.files import InputError, locked, written
+from core.files import InputError, atomic_write, lock_file
 from core.journal import JOURNAL, Journal, explaining_store, sync
 from core.json_files import digest, read_json, write_json
 from core.reading import excerpt
@@ -301,7 +301,7 @@ class _Points:
             LOG.info(f"{who}: kepl {shlex.join(words)}")
             began = time.monotonic()
             devices = (self.sweep.settings | point).get("DEVICES")
-            process = started(
+            process = start_command(
                 [*self.launcher, *words],
                 ROOT,
                 self.environment(point, slot),
@@ -446,7 +446,7 @@ def format_table(lines: list[list[str]]) -> str:
     )
 
 
-def searched(
+def search_points(
     sweep: Sweep, folder: Path, parent: str, run: Callable[[Sweep], list[int]], at_once: int
 ) -> tuple[Sweep, list[int]]:
     """(the sweep with the points that were tried, their exit codes). The sampler first receives the
@@ -515,7 +515,7 @@ def run_sweep(
         check(arguments(sweep, point))
     at_once = at_once or sweep.at_once
     folder = runs_folder() / "sweeps" / sweep.name / sweep.identity
-    with locked(
+    with lock_file(
         folder / "lock",
         "ab+",
         f"{folder}: another process runs this sweep. Wait for it, or stop it first.",
@@ -532,12 +532,12 @@ def run_sweep(
 
         with explaining_store():
             sweep, codes = (
-                searched(sweep, folder, parent, run, at_once)
+                search_points(sweep, folder, parent, run, at_once)
                 if sweep.search
                 else (sweep, run(sweep))
             )
             lines = table(sweep, results(sweep, parent))
-            with written(folder / "sweep.csv") as handle:
+            with atomic_write(folder / "sweep.csv") as handle:
                 CsvWriter(handle).writerows(lines)
             client = MlflowClient(tracking_uri())
             client.log_artifact(parent, str(folder / "sweep.csv"))

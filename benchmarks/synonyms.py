@@ -23,13 +23,13 @@ import numpy as np
 from benchmarks.results import (
     Model,
     Result,
-    grouped,
+    group_results,
+    list_stored,
     log_result,
     model_of,
     others,
     result_folder,
     save_result,
-    stored,
 )
 from core.artifact import read_manifest
 from core.files import InputError
@@ -130,10 +130,10 @@ def vectors_of(
     neighbours) of an encoder or of word vectors; the last is None where no mentions are linked."""
     kind, _, unit = model.partition(":")
     if kind in WORDS:
-        from benchmarks.papers.smedbert.wordvectors import trained
+        from benchmarks.papers.smedbert.wordvectors import train_vectors
 
         check_uses(given_options(options), frozenset(), f"the word vectors {model}")
-        identity, vectors = trained(kind, unit or "char", linked, seed)
+        identity, vectors = train_vectors(kind, unit or "char", linked, seed)
         return Model(kind, "", digest(identity)), {"unit": unit or "char"}, identity, vectors, None
     chosen, given = encoder(model, ckpt), given_options(options)
     options = replace(options, pooling=options.pooling or "text")
@@ -229,7 +229,7 @@ def score_retrieval(
 
 def format_retrieval(result: Result) -> str:
     """The scores as a table, and what else was scored on the same samples."""
-    mine = grouped([result])[result.label]
+    mine = group_results([result])[result.label]
     text = [f"{result.label}: Acc@1 among 20 names of one type"]
     width = max(map(len, result.scores))
     for name in (*DATASETS, *(group for group in SIDES if group in result.scores)):
@@ -242,6 +242,6 @@ def format_retrieval(result: Result) -> str:
             f"{name:<{width}}{100 * own['acc@1']:>9.2f}   95 % interval {100 * low:.2f} to"
             f" {100 * high:.2f}   {int(own['examples']):,} samples"
         )
-    pool = stored("synonyms")
+    pool = list_stored("synonyms")
     keys = [key for key in result.tallies if key.partition("/")[0] in DATASETS]
     return "\n".join([*text, *(line for key in keys for line in others(mine, pool, key))])

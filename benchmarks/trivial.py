@@ -25,7 +25,7 @@ from core.tracking import folder_name, runs_folder
 from datamodules.finetune import units
 from datamodules.tasks import Pair, Relation, Tagged, Task
 from datamodules.tasks.selection import Selection, select_examples
-from models.finetune import scored
+from models.finetune import score_predictions
 
 #: shares of its occurrences in which a name must be annotated
 SHARES = tuple(round(0.05 * i, 2) for i in range(20))
@@ -217,7 +217,7 @@ def score_trivial(task: Task, share: float = 1.0, seed: int = 0) -> Scored:
     metric = manifest["metric"]
 
     def measured(choice: Choice, split: str) -> tuple[dict[str, float], Mapping[str, np.ndarray]]:
-        return scored(
+        return score_predictions(
             task.kind,
             choice.predict(examples[split]),
             [gold_of(e) for e in examples[split]],

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from core.files import InputError, explained, written
+from core.files import InputError, atomic_write, explain_error
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,7 +27,7 @@ def save_arrays(path: str | Path, arrays: Mapping[str, np.ndarray]) -> None:
             columns[f"{name}:{i}"] = pa.array(
                 padded, pa.int64() if array.dtype.kind in "iub" else pa.float64()
             )
-    with written(path, "wb") as handle:
+    with atomic_write(path, "wb") as handle:
         pq.write_table(pa.table(columns), handle, compression="zstd")
 
 
@@ -67,7 +67,7 @@ def read_table(
         table.validate(full=True)
         return table if schema is None else table.select(schema.names).cast(schema)
     except FileNotFoundError as error:
-        raise explained(error, Path(path)) from error
+        raise explain_error(error, Path(path)) from error
     except (pa.ArrowException, OSError, UnicodeDecodeError, OverflowError, MemoryError) as error:
         raise InputError(
             f"{path}: not a readable Parquet file ({' '.join(str(error).split()):.200}). {again}"

@@ -26,7 +26,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from core.files import InputError, written_folder
+from core.files import InputError, atomic_folder
 from core.json_files import read_json, read_object, write_json
 from core.reading import sha256
 
@@ -221,7 +221,7 @@ class Artifact:
         folder = Path(folder)
         self.check_replaceable(folder)
         foreign = self._list_foreign(folder)
-        with written_folder(folder) as partial:
+        with atomic_folder(folder) as partial:
             yield partial
             write_manifest(partial, {**manifest, **self._checksums(partial)})
             for file in foreign:

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from core.artifact import format_counts
-from core.files import InputError, explained
+from core.files import InputError, explain_error
 from core.logs import set_up
 from core.settings import help_text, is_option, nearest, options_of, parse
 from core.stopping import format_stop
@@ -104,7 +104,9 @@ COMMANDS = {
         "datamodules.corpus:build_corpus", "turn linked text into a corpus of token ids"
     ),
     "data fetch": Command(
-        "datamodules.sources:fetched", "fetch and verify the files of a data set", ("dataset",)
+        "datamodules.sources:fetch_dataset",
+        "fetch and verify the files of a data set",
+        ("dataset",),
     ),
     "data held-out": Command(
         "datamodules.linking.layperson:write_held_out",
@@ -380,7 +382,7 @@ def failure_message(error: BaseException) -> str | None:
             " memory; the same command resumes."
         )
     if isinstance(error, OSError) and error.errno is not None:
-        return str(explained(error, Path(os.fsdecode(error.filename or "output"))))
+        return str(explain_error(error, Path(os.fsdecode(error.filename or "output"))))
     return None
 
 

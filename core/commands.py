@@ -54,7 +54,7 @@ def dies_with_its_parent() -> None:
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
-def started(
+def start_command(
     words: Sequence[str],
     cwd: Path,
     environment: Mapping[str, str],

@@ -9,7 +9,7 @@ from typing import Any
 from core.files import InputError
 
 
-def imported(name: str, room: str) -> Any:
+def import_object(name: str, room: str) -> Any:
     """The object of `name` (``<room>.<file>.<function>``, or a class's method).
 
     Only what is defined in the project's own room is returned, so that a configuration cannot name

@@ -41,7 +41,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from core.artifact import manifest_path, write_manifest
-from core.files import InputError, locked, remove_leftovers
+from core.files import InputError, lock_file, remove_leftovers
 from core.json_files import digest, read_json, read_object, write_json
 from core.reading import MEBIBYTE, largest_document, limit_documents, sha256
 
@@ -94,7 +94,7 @@ def parts_folder(
     settings.
     """
     out = Path(out)
-    with locked(
+    with lock_file(
         out / ".lock", "w", f"{out}: another process is writing it. Wait, or choose another folder."
     ) as lock:
         yield PartsFolder(out, json.loads(json.dumps(settings)), lock, what, pattern, fresh, anew)

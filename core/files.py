@@ -1,9 +1,9 @@
 """Writing files so that a failure loses nothing and says what to do.
 
-Everything that the project puts on disk goes through :func:`written` or :func:`written_folder`: the
-content is written under a temporary name beside its place and renamed when it is whole, so an
-interrupted run never leaves a half-written file under a real name. What is read comes through
-:mod:`core.reading` and :mod:`core.json_files`.
+Everything that the project puts on disk goes through :func:`atomic_write` or
+:func:`atomic_folder`: the content is written under a temporary name beside its place and renamed
+when it is whole, so an interrupted run never leaves a half-written file under a real name. What is
+read comes through :mod:`core.reading` and :mod:`core.json_files`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class InputError(ValueError):
         super().__init__(message.encode(errors="backslashreplace").decode())
 
 
-def explained(error: OSError, path: Path) -> InputError:
+def explain_error(error: OSError, path: Path) -> InputError:
     """An operating-system failure on `path` as one clear message."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return InputError(
@@ -135,13 +135,13 @@ def remove_leftovers(folder: str | Path, pattern: str = "*") -> None:
 
 
 @lru_cache(maxsize=1000)
-def _tidied(folder: str) -> None:
+def _tidy_folder(folder: str) -> None:
     """Leftovers in `folder` are removed once a process, when it first writes there: listing a
     folder for each file takes long."""
     remove_leftovers(folder)
 
 
-def _synced(path: Path) -> None:
+def _sync(path: Path) -> None:
     """Wait until a file, or a folder with all that is in it, is on the disk: a rename alone
     survives a power cut without it."""
     for one in [*(path.rglob("*") if path.is_dir() else ()), path]:
@@ -152,9 +152,9 @@ def _synced(path: Path) -> None:
             os.close(number)
 
 
-def renamed(partial: Path, path: Path) -> None:
+def put_in_place(partial: Path, path: Path) -> None:
     """Put what is written in its place; both it and its name are on the disk afterwards."""
-    _synced(partial)
+    _sync(partial)
     os.replace(partial, path)
     number = os.open(path.parent, os.O_RDONLY)
     try:
@@ -184,7 +184,7 @@ def _number_in(error: BaseException) -> int | None:
 
 
 @contextlib.contextmanager
-def explaining(path: Path) -> Iterator[None]:
+def explain_failures(path: Path) -> Iterator[None]:
     """Failures of writing `path` as InputError; others as they are."""
     try:
         yield
@@ -196,7 +196,7 @@ def explaining(path: Path) -> Iterator[None]:
             if isinstance(error, OSError) and isinstance(error.filename, str)
             else None
         )
-        raise explained(
+        raise explain_error(
             found, Path(elsewhere) if elsewhere and PARTIAL not in elsewhere else path
         ) from error
 
@@ -230,23 +230,23 @@ def check_writable(path: str | Path) -> None:
     no permission for its folder."""
     path = Path(path)
     if os.path.isdir(path):
-        raise explained(IsADirectoryError(errno.EISDIR, ""), path)
+        raise explain_error(IsADirectoryError(errno.EISDIR, ""), path)
     if is_stream(path):
         return
     path = Path(os.path.realpath(path))
     if len(os.fsencode(path.name)) > LONGEST_NAME:
-        raise explained(OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG)), path)
+        raise explain_error(OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG)), path)
     if path.is_symlink():
-        raise explained(OSError(errno.ELOOP, os.strerror(errno.ELOOP)), path)
+        raise explain_error(OSError(errno.ELOOP, os.strerror(errno.ELOOP)), path)
     above = next(parent for parent in path.absolute().parents if parent.exists())
     if not above.is_dir():
-        raise explained(NotADirectoryError(errno.ENOTDIR, ""), above)
+        raise explain_error(NotADirectoryError(errno.ENOTDIR, ""), above)
     if not os.access(above, os.W_OK | os.X_OK):
-        raise explained(PermissionError(errno.EACCES, ""), path)
+        raise explain_error(PermissionError(errno.EACCES, ""), path)
 
 
 @contextlib.contextmanager
-def written(
+def atomic_write(
     path: str | Path, mode: str = "w", whole: Callable[[Path], Any] | None = None
 ) -> Iterator[IO[Any]]:
     """Open a temporary file beside `path`; rename it to `path` when the block ends well, remove it
@@ -260,26 +260,26 @@ def written(
     path = Path(path)
     check_writable(path)
     if is_stream(path):
-        with _streamed(path, mode) as handle:
+        with _open_stream(path, mode) as handle:
             yield handle
         return
     target = Path(os.path.realpath(path))
     partial = _target(target)
-    with explaining(path):
+    with explain_failures(path):
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
-            _tidied(str(target.parent.absolute()))
-            with _packed(partial, path.suffix.lower(), mode) as handle:
+            _tidy_folder(str(target.parent.absolute()))
+            with _open_packed(partial, path.suffix.lower(), mode) as handle:
                 yield handle
             if whole:
                 whole(partial)
-            renamed(partial, target)
+            put_in_place(partial, target)
         finally:
             partial.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
-def _packed(partial: Path, ending: str, mode: str) -> Iterator[IO[Any]]:
+def _open_packed(partial: Path, ending: str, mode: str) -> Iterator[IO[Any]]:
     """`partial`, opened for writing, compressed where `ending` says so; the same content makes the
     same bytes."""
     with open(partial, "wb") as file:
@@ -293,10 +293,10 @@ def _packed(partial: Path, ending: str, mode: str) -> Iterator[IO[Any]]:
 
 
 @contextlib.contextmanager
-def _streamed(path: Path, mode: str) -> Iterator[IO[Any]]:
+def _open_stream(path: Path, mode: str) -> Iterator[IO[Any]]:
     """A device, a FIFO or an open file, which is written from where it is; nobody replaces it."""
     number = descriptor_of(path)
-    with explaining(path):
+    with explain_failures(path):
         file = os.dup(number) if number is not None else os.open(path, os.O_WRONLY)
         with open(
             file, mode if "b" in mode else "w", encoding=None if "b" in mode else "utf-8"
@@ -305,27 +305,27 @@ def _streamed(path: Path, mode: str) -> Iterator[IO[Any]]:
 
 
 @contextlib.contextmanager
-def written_folder(path: str | Path) -> Iterator[Path]:
+def atomic_folder(path: str | Path) -> Iterator[Path]:
     """A temporary folder beside `path` that replaces it, whole, when the block ends well.
 
     An older folder at `path` is only removed once the new one is complete. Raises InputError as
-    :func:`written` does.
+    :func:`atomic_write` does.
     """
     path = Path(path)
     if path.exists() and not path.is_dir():
-        raise explained(NotADirectoryError(errno.ENOTDIR, ""), path)
+        raise explain_error(NotADirectoryError(errno.ENOTDIR, ""), path)
     check_writable(path / "content")
     partial, old = _target(path), _target(path, ".old")
-    with explaining(path):
+    with explain_failures(path):
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            _tidied(str(path.parent.absolute()))
+            _tidy_folder(str(path.parent.absolute()))
             partial.mkdir()
             yield partial
             if path.exists():
                 os.replace(path, old)
             try:
-                renamed(partial, path)
+                put_in_place(partial, path)
             except OSError:
                 if old.exists():
                     os.replace(old, path)
@@ -350,7 +350,7 @@ def check_new_folder(out: str | Path, sources: Iterable[str | Path] = ()) -> Non
 
 
 @contextlib.contextmanager
-def locked(path: str | Path, mode: str, message: str) -> Iterator[IO[Any]]:
+def lock_file(path: str | Path, mode: str, message: str) -> Iterator[IO[Any]]:
     """`path`, opened in `mode` for this process alone; its folder is made. Raises InputError with
     `message` when another has it."""
     path = Path(path)
@@ -358,7 +358,7 @@ def locked(path: str | Path, mode: str, message: str) -> Iterator[IO[Any]]:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle = open(path, mode)  # noqa: SIM115 - closed below; only its opening is to be explained
     except OSError as error:
-        raise explained(error, path) from error
+        raise explain_error(error, path) from error
     with handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

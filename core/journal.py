@@ -29,9 +29,16 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from core.files import InputError, explained
+from core.files import InputError, explain_error
 from core.json_files import read_json, write_json
-from core.tracking import ROOT, commit, inherited, runs_folder, tracking_uri, use_experiment
+from core.tracking import (
+    ROOT,
+    commit,
+    read_inherited_tags,
+    runs_folder,
+    tracking_uri,
+    use_experiment,
+)
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -80,7 +87,7 @@ class Journal:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._handle = open(self.path, "ab+")  # noqa: SIM115 - until close()
         except OSError as error:
-            raise explained(error, self.path) from error
+            raise explain_error(error, self.path) from error
         fcntl.flock(self._handle, fcntl.LOCK_EX)
         size, ended = 0, ""
         for line, end in _lines(self.path):
@@ -94,7 +101,7 @@ class Journal:
         self._handle.truncate(size)  # a line that a killed process had begun
         self._unsure = bool(size)  # it may have sent lines and not noted it
         if not size:
-            own = started_by() | inherited() | dict(tags or {})
+            own = started_by() | read_inherited_tags() | dict(tags or {})
             own |= {PARENT: str(parent)} if parent else {}
             self._write(
                 {"experiment": experiment, "run": name, "tags": own, "key": secrets.token_hex(8)}
@@ -192,7 +199,7 @@ class Journal:
         """Send what MLflow does not have. False, told once, when it does not answer."""
         with self._sending:
             try:
-                delivered(self.folder, self._unsure)
+                deliver_lines(self.folder, self._unsure)
             except Away as error:
                 self._unsure = True
                 if not self._away:
@@ -210,7 +217,7 @@ class Journal:
         """Deliver the rest, and let other processes have the journal. Whether MLflow has all of
         it."""
         if self._handle.closed:
-            return not waiting(self.folder) if self.path.exists() else True
+            return not find_waiting(self.folder) if self.path.exists() else True
         self._stop.set()
         if self._thread:
             self._thread.join()
@@ -230,7 +237,7 @@ class Away(Exception):
     """The MLflow server or store does not answer, or refuses."""
 
 
-def delivered(folder: Path, unsure: bool = True) -> int:
+def deliver_lines(folder: Path, unsure: bool = True) -> int:
     """Deliver what MLflow does not have of the journal in `folder`. Returns the number of lines.
     Raises Away.
 
@@ -252,7 +259,7 @@ def delivered(folder: Path, unsure: bool = True) -> int:
         if known and getattr(error, "error_code", "") == "RESOURCE_DOES_NOT_EXIST":
             LOG.warning(f"{folder / KNOWN}: MLflow no longer has this run; a new one replaces it")
             write_json(folder / KNOWN, {})
-            return delivered(folder)
+            return deliver_lines(folder)
         raise Away(_shorten(error)) from error
 
 
@@ -315,7 +322,7 @@ def _send(folder: Path, lines: list[tuple[dict[str, Any], int]], place: int, uns
             if "metric" in x and new(x)
         ]
         values = [
-            Param(x["param"], cut(x["value"], PARAMETER))
+            Param(x["param"], shorten_value(x["value"], PARAMETER))
             for x in some
             if "param" in x and x["param"] not in params
         ]
@@ -323,7 +330,9 @@ def _send(folder: Path, lines: list[tuple[dict[str, Any], int]], place: int, uns
         for at in range(0, len(values), 100):
             client.log_batch(run_id, params=values[at : at + 100])
         client.log_batch(
-            run_id, metrics=metrics, tags=[RunTag(k, cut(_tag(k, v), TAG)) for k, v in tags.items()]
+            run_id,
+            metrics=metrics,
+            tags=[RunTag(k, shorten_value(_tag(k, v), TAG)) for k, v in tags.items()],
         )
         for line in some:
             if "artifact" in line and (path := folder / line["artifact"]).exists():
@@ -380,14 +389,14 @@ def _run_of(client: MlflowClient, folder: Path) -> str:
     found = client.search_runs(
         [experiment], f"tags.`kepl.journal` = '{header['key']}'", max_results=1
     )
-    tags = {key: cut(_tag(key, value), TAG) for key, value in header["tags"].items()} | {
+    tags = {key: shorten_value(_tag(key, value), TAG) for key, value in header["tags"].items()} | {
         "kepl.journal": header["key"]
     }
     run = found[0] if found else client.create_run(experiment, header["time"], tags, header["run"])
     return str(run.info.run_id)
 
 
-def cut(value: str, most: int) -> str:
+def shorten_value(value: str, most: int) -> str:
     """A value that MLflow can hold; the end of a longer one is left out, which is said at its
     end."""
     if len(value) <= most:
@@ -403,7 +412,7 @@ def _tag(key: str, value: str) -> str:
         return value
     parent = Path(value)
     if not _read_known(parent).get("run_id"):
-        delivered(parent)
+        deliver_lines(parent)
     return str(_read_known(parent)["run_id"])
 
 
@@ -449,7 +458,7 @@ def history(folder: str | Path, key: str) -> list[tuple[int, float]]:
     ]
 
 
-def waiting(folder: str | Path | None = None, parent: str | None = None) -> list[Path]:
+def find_waiting(folder: str | Path | None = None, parent: str | None = None) -> list[Path]:
     """Folders below `folder` (default: that of all runs) whose journal MLflow does not have as a
     whole; with `parent`, an id, only of runs right under that one."""
     found = []
@@ -466,13 +475,13 @@ def waiting(folder: str | Path | None = None, parent: str | None = None) -> list
 
 
 def sync(folder: str | Path | None = None, parent: str | None = None) -> tuple[int, int, int]:
-    """Deliver every journal that :func:`waiting` returns. Returns (runs, lines, runs
+    """Deliver every journal that :func:`find_waiting` returns. Returns (runs, lines, runs
     that a process is writing).
 
     Raises InputError when MLflow does not answer.
     """
     runs = lines = busy = 0
-    for one in waiting(folder, parent):
+    for one in find_waiting(folder, parent):
         with open(one / JOURNAL, "rb") as handle:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -480,7 +489,7 @@ def sync(folder: str | Path | None = None, parent: str | None = None) -> tuple[i
                 busy += 1  # it delivers by itself
                 continue
             try:
-                lines += delivered(one)
+                lines += deliver_lines(one)
             except Away as error:
                 raise InputError(
                     f"MLflow at {tracking_uri()} does not answer ({error}). Start it, or set"

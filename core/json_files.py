@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from core.files import InputError, written
+from core.files import InputError, atomic_write
 from core.reading import (
     UTF_16_MARKS,
     Span,
@@ -23,14 +23,14 @@ from core.reading import (
     largest_document,
     lines,
     no_text,
+    open_input,
     read_text,
-    reading,
     too_large,
 )
 
 
 def write_json(path: str | Path, value: Any) -> None:
-    with written(path) as handle:
+    with atomic_write(path) as handle:
         json.dump(value, handle, indent=1, ensure_ascii=False, sort_keys=True)
         handle.write("\n")
 
@@ -214,7 +214,7 @@ def json_records(
     """
     check_encoding(encoding)
     cut = "The file may be cut; fetch it again."
-    with reading(path) as handle:
+    with open_input(path) as handle:
         given = _Values(handle, path, encoding)
         if given.next() == "\ufeff":
             given.move(given.at + 1)

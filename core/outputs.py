@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from core.files import InputError, check_writable, extend_name, is_stream, written
+from core.files import InputError, atomic_write, check_writable, extend_name, is_stream
 from core.json_files import read_object, write_json
 from core.reading import sha256, unpacked_name
 
@@ -166,7 +166,7 @@ class Output:
             record = {"settings": settings, "facts": facts, "sha256": sha256(partial)}
             write_json(self.manifest, record)
 
-        with written(self.path, mode, seal) as handle:
+        with atomic_write(self.path, mode, seal) as handle:
             yield handle
 
 

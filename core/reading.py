@@ -1,7 +1,7 @@
 """Reading files: bytes, lines and texts, decompressed and decoded.
 
 Every reader opens and decodes its file here: :func:`lines` for lines, :func:`read_text` for a file
-that can only be read whole, :func:`reading` for bytes. They limit how large one line, record or
+that can only be read whole, :func:`open_input` for bytes. They limit how large one line, record or
 file may be (:func:`limit_documents`), and say with an InputError what is wrong, and where.
 """
 
@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
 
-from core.files import PACKED, InputError, explained
+from core.files import PACKED, InputError, explain_error
 
 MEBIBYTE = 1 << 20
 UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
@@ -91,30 +91,30 @@ def no_text(where: str, raw: bytes) -> InputError:
     )
 
 
-def opened(path: str | Path | Span) -> IO[bytes]:
+def open_bytes(path: str | Path | Span) -> IO[bytes]:
     """`path` opened for reading bytes, decompressed when its name ends in .gz, .bz2 or .xz. Raises
     InputError when it is missing.
 
-    What is read from it may raise what :func:`reading` explains.
+    What is read from it may raise what :func:`open_input` explains.
     """
     path = Path(path)
     try:
         packed = PACKED.get(path.suffix.lower())
         return io.BufferedReader(packed(path), MEBIBYTE) if packed else open(path, "rb", 1 << 16)
     except OSError as error:
-        raise explained(error, path) from error
+        raise explain_error(error, path) from error
 
 
 @contextlib.contextmanager
-def reading(path: str | Path, where: Callable[[], str] | None = None) -> Iterator[IO[bytes]]:
-    """:func:`opened`, and an InputError for what fails while the file is read; `where` says at
+def open_input(path: str | Path, where: Callable[[], str] | None = None) -> Iterator[IO[bytes]]:
+    """:func:`open_bytes`, and an InputError for what fails while the file is read; `where` says at
     which place."""
-    with opened(path) as handle:
+    with open_bytes(path) as handle:
         try:
             yield handle
         except (EOFError, zlib.error, lzma.LZMAError, OSError) as error:
             if isinstance(error, OSError) and error.errno is not None:
-                raise explained(error, Path(path)) from error
+                raise explain_error(error, Path(path)) from error
             at = where() if where else str(path)
             raise InputError(
                 f"{at}: the compressed file is cut or broken. Fetch it again."
@@ -149,7 +149,7 @@ def spans(path: Path, size: int, blank: bool = False) -> list[Span]:
     if path.suffix.lower() in PACKED or path.stat().st_size <= size:
         return [Span(path)]
     found, begin, first, place = [], 0, 1, 0
-    with reading(path) as handle:
+    with open_input(path) as handle:
         start = cast(io.BufferedReader, handle).peek(1 << 16)
         if b"\r" in start and b"\n" not in start:
             return [Span(path)]
@@ -220,7 +220,7 @@ def lines_of(
         ) from error
     except (EOFError, zlib.error, lzma.LZMAError, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
-            raise explained(error, Path(name)) from error
+            raise explain_error(error, Path(name)) from error
         raise InputError(
             f"{name}:{number + 1}: the compressed file is cut or broken. Fetch it again."
         ) from error
@@ -236,7 +236,7 @@ def lines(
     is left out, unless `mark`. Raises InputError for an unknown encoding, undecodable bytes, a
     broken compressed file, and a line above the limit.
     """
-    with opened(path) as handle:
+    with open_bytes(path) as handle:
         yield from lines_of(handle, path, encoding, mark)
 
 
@@ -244,7 +244,7 @@ def read_bytes(path: str | Path) -> bytes:
     """The bytes of a whole file, decompressed. Raises InputError for a missing or broken one, and
     for more than WHOLE bytes."""
     blocks, size = [], 0
-    with reading(path) as handle:
+    with open_input(path) as handle:
         # a block at a time: read(WHOLE) would ask for as much memory at once
         while block := handle.read(MEBIBYTE):
             blocks.append(block)

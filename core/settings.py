@@ -203,7 +203,7 @@ def collect(
             form, name, value = typed
             key = name.lower().replace("-", "_")
             if key not in options or (form == "flag" and name != name.lower()):
-                raise InputError(unknown(form, name, options, what, owners(key)))
+                raise InputError(explain_unknown(form, name, options, what, owners(key)))
             if form == "make" and not value:
                 continue  # NAME= is a setting that was not given
             content = take_value(word, options[key], value, left)
@@ -242,7 +242,7 @@ def take_value(word: str, option: Option, value: str | None, left: deque[str]) -
     """The text or texts of an option: `value`, or where it has none the words after it, taken away.
     Raises InputError where there are none."""
     if value is not None:
-        return _listed(value, option.type) if is_list(option.type) else value
+        return _split_list(value, option.type) if is_list(option.type) else value
     if option.name == "config" and is_list(option.type):
         return [left.popleft()] if left else []
     if is_list(option.type):
@@ -250,12 +250,12 @@ def take_value(word: str, option: Option, value: str | None, left: deque[str]) -
         return [
             part
             for own in take_words(left)
-            for part in (_listed(own, option.type) if numbers else [own])
+            for part in (_split_list(own, option.type) if numbers else [own])
         ]
     if is_bool(option.type):
         return left.popleft() if left and left[0].lower() in TRUTH else "true"
     if not left or OPTION.fullmatch(left[0]):
-        raise InputError(f"{word}: expected a value: {expected(option.type)}")
+        raise InputError(f"{word}: expected a value: {describe_type(option.type)}")
     return left.popleft()
 
 
@@ -264,7 +264,7 @@ def is_option(word: str) -> bool:
     return bool(OPTION.fullmatch(word) or re.match(r"[A-Z][A-Z0-9_]*=", word))
 
 
-def unknown(
+def explain_unknown(
     form: str,
     name: str,
     options: Mapping[str, Option],
@@ -323,7 +323,7 @@ def _numbers(kind: Any) -> bool:
     return any(get_args(t) == (int,) for t in _parts(kind))
 
 
-def _listed(value: str, kind: Any) -> list[Any]:
+def _split_list(value: str, kind: Any) -> list[Any]:
     """The parts of a list's text: numbers with commas (0,2), or words."""
     if _numbers(kind):
         parts = [part for part in re.split(r"[,\s]+", value) if part]
@@ -346,7 +346,7 @@ def is_bool(kind: Any) -> bool:
     return _parts(kind) == (bool,)
 
 
-def expected(kind: Any) -> str:
+def describe_type(kind: Any) -> str:
     """What values a type accepts, in words."""
     told = []
     for t in _parts(kind):
@@ -398,7 +398,7 @@ def help_text(
         head = f"  --{option.name.replace('_', '-')}"
         told = (
             f"{option.help.rstrip('.')}. Accepts"
-            f" {expected(option.type)}{format_default(option.default)}."
+            f" {describe_type(option.type)}{format_default(option.default)}."
         )
         lines += textwrap.wrap(
             told, 118, initial_indent=f"{head:<22}  ", subsequent_indent=" " * 24
@@ -505,9 +505,9 @@ def explain(
         return _wrong(form, content, known[name])
     file = " ".join(map(str, given["config"][1])) if "config" in given else what
     if name in known:
-        return f"{file}: {name}: expected {expected(known[name].type)}"
+        return f"{file}: {name}: expected {describe_type(known[name].type)}"
     if name:
-        return unknown("flag", name, options, str(file))
+        return explain_unknown("flag", name, options, str(file))
     return f"{file}: {' '.join(error.split())}"
 
 
@@ -530,4 +530,5 @@ def grouped_arguments(
 
 def _wrong(form: str, content: Any, option: Option) -> str:
     shown_value = " ".join(map(str, content)) if isinstance(content, list) else content
-    return f"{form}{'=' if form.isupper() else ' '}{shown_value}: expected {expected(option.type)}"
+    separator = "=" if form.isupper() else " "
+    return f"{form}{separator}{shown_value}: expected {describe_type(option.type)}"

@@ -41,7 +41,7 @@ def stoppable() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def keeping(describe: Callable[[], str]) -> Iterator[None]:
+def report_interrupt(describe: Callable[[], str]) -> Iterator[None]:
     """Say of an interrupt in the block what is kept, and how to continue; the innermost block
     counts."""
     try:

@@ -55,7 +55,7 @@ def tracking_uri() -> str:
     return f"sqlite:///{store}"
 
 
-def inherited() -> dict[str, str]:
+def read_inherited_tags() -> dict[str, str]:
     """Tags of every MLflow run that this process begins: $KEPL_TAGS, a JSON object (a sweep names
     itself as the parent)."""
     return {str(k): str(v) for k, v in json.loads(os.environ.get("KEPL_TAGS") or "{}").items()}

@@ -28,7 +28,7 @@ UNIONS = (Union, types.UnionType)
 NUMBERS: dict[Any, type] = {int: Integral, float: Real}
 
 
-def typed(function: Callable[P, R]) -> Callable[P, R]:
+def check_types(function: Callable[P, R]) -> Callable[P, R]:
     """`function`, which raises TypeError for an argument that its annotation does not allow."""
     signature = inspect.signature(function)
     several = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
@@ -43,7 +43,7 @@ def typed(function: Callable[P, R]) -> Callable[P, R]:
         for parameter, value in given.items():
             own = signature.parameters[parameter]
             if own.kind not in several and own.annotation is not inspect.Parameter.empty:
-                check(f"{name}: {parameter}", value, _resolved(own.annotation, function))
+                check(f"{name}: {parameter}", value, _resolve_annotation(own.annotation, function))
         return function(*args, **kwargs)
 
     return checked
@@ -54,7 +54,7 @@ def check_fields(record: Any) -> None:
     for field in dataclasses.fields(record):
         kinds = type(record).__mro__
         owner = next(k for k in kinds if field.name in vars(k).get("__annotations__", ()))
-        hint = _resolved(field.type, check_fields, owner.__module__)
+        hint = _resolve_annotation(field.type, check_fields, owner.__module__)
         check(f"{type(record).__name__}: {field.name}", getattr(record, field.name), hint)
 
 
@@ -70,7 +70,7 @@ def check(what: str, value: Any, hint: Any) -> None:
         )
 
 
-def _resolved(annotation: Any, function: Callable[..., Any], module: str = "") -> Any:
+def _resolve_annotation(annotation: Any, function: Callable[..., Any], module: str = "") -> Any:
     """An annotation as types; the names in it where they are imported for type checkers alone."""
     if not isinstance(annotation, str):
         return annotation

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 from xml.parsers import expat
 
-from core.files import InputError, explained
+from core.files import InputError, explain_error
 from core.reading import excerpt, lines, whole_number
 from datamodules.formats import line_id, some, table
 from datamodules.tasks import Pair, Relation, Tagged
@@ -272,7 +272,7 @@ def _members(path: Path, folder: str) -> Iterator[tuple[str, bytes]]:
             try:
                 yield str(file), file.read_bytes()
             except OSError as error:
-                raise explained(error, file) from error
+                raise explain_error(error, file) from error
         return
     try:
         with zipfile.ZipFile(path) as archive:
@@ -294,7 +294,7 @@ def _members(path: Path, folder: str) -> Iterator[tuple[str, bytes]]:
             for info in inside:
                 yield f"{path}!{info.filename}", archive.read(info)
     except OSError as error:
-        raise explained(error, path) from error
+        raise explain_error(error, path) from error
     except (
         zipfile.BadZipFile,
         RuntimeError,

@@ -19,7 +19,7 @@ from typing import Any
 from core.files import InputError
 from core.json_files import json_records
 from core.reading import excerpt, whole_number
-from datamodules.formats import NoLabels, check_label, group, line_id, marked, some, text_at
+from datamodules.formats import NoLabels, check_label, group, line_id, mark_spans, some, text_at
 from datamodules.tasks import Pair, Relation, Tagged
 
 OTHER_CASE = "mentions that differ from their text in upper and lower case"
@@ -81,11 +81,11 @@ def mentions(
             found[MOVED] += near[0] != given
             found[OTHER_CASE] += text[near[0] : near[0] + len(surface)] != surface
             entities.append((near[0], near[0] + len(surface), kind))
-        result.append(_tagged(path, where, text, entities, found))
+        result.append(_make_tagged(path, where, text, entities, found))
     return some(result, path)
 
 
-def _tagged(
+def _make_tagged(
     path: Path, where: str, text: str, entities: list[tuple[int, int, str]], found: Counter[str]
 ) -> Tagged:
     found[REPEATED] += len(entities) - len(set(entities))
@@ -93,7 +93,7 @@ def _tagged(
     return Tagged(name, name, text, sorted(set(entities)))
 
 
-def nested(
+def read_nested(
     path: Path, *, found: Counter[str] | None = None, encoding: str = "utf-8"
 ) -> list[Tagged]:
     """CMeEE's JSON list: text, entities [{start_idx, end_idx, type, entity}]; end_idx is the last
@@ -124,7 +124,7 @@ def nested(
                     f" {text[start : end + 1]!r}, the record says {surface!r}. Fix the offsets."
                 )
             entities.append((start, end + 1, kind))
-        result.append(_tagged(path, where, text, entities, found))
+        result.append(_make_tagged(path, where, text, entities, found))
     return some(result, path)
 
 
@@ -224,7 +224,9 @@ def triples(
             found[SEVERAL] += len(gold) > 1
             spans = [(*s, S_OPEN, S_CLOSE)] if s else []
             spans += [(*o, O_OPEN, O_CLOSE)] if o else []
-            result.append(Relation(f"{name}.{number}", name, marked(text, spans), gold[0], gold))
+            result.append(
+                Relation(f"{name}.{number}", name, mark_spans(text, spans), gold[0], gold)
+            )
     return some(result, path)
 
 

@@ -13,14 +13,14 @@ START, END = "START", "END"
 WIDE = 4000
 
 
-def marked(text: str, start: int, end: int, room: int | None = None) -> str:
+def mark_mention(text: str, start: int, end: int, room: int | None = None) -> str:
     """`text` with START and END around the characters [start, end); room: characters kept on each
     side, all without it."""
     low, high = (0, len(text)) if room is None else (max(start - room, 0), end + room)
     return f"{text[low:start]}{START} {text[start:end]} {END}{text[end:high]}"
 
 
-def balanced(left: int, right: int, room: int) -> tuple[int, int]:
+def balance_sides(left: int, right: int, room: int) -> tuple[int, int]:
     """How much of `left` (its end) and of `right` (its beginning) to keep: `room` in all, half of
     it each if both need it."""
     room = max(0, room)
@@ -29,7 +29,7 @@ def balanced(left: int, right: int, room: int) -> tuple[int, int]:
 
 
 def sides(mention: str, context: str | None) -> tuple[str, str]:
-    """(left, right) of a context as :func:`marked` makes it; two empty ones without context.
+    """(left, right) of a context as :func:`mark_mention` makes it; two empty ones without context.
 
     Should the text itself hold the markers, the pair with `mention` between counts, or else the
     first one.

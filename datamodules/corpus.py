@@ -30,7 +30,7 @@ from core.artifact import (
     write_manifest,
 )
 from core.executor import Part, parts_folder
-from core.files import InputError, written_folder
+from core.files import InputError, atomic_folder
 from core.json_files import digest, json_lines
 from core.reading import sha256
 from datamodules.tokenizers import load_tokenizer, token_spans, tokenizer_fingerprint
@@ -223,7 +223,7 @@ def _write_shard(
         "mention_offsets": np.cumsum([0] + [len(e.mentions) for e in examples], dtype=np.int64),
         "held_out": np.array([h for _, h in pairs], bool),
     }
-    with written_folder(out) as folder:
+    with atomic_folder(out) as folder:
         for name, array in arrays.items():
             np.save(folder / f"{name}.npy", array, allow_pickle=False)
     return counts | {
@@ -256,7 +256,7 @@ def _merge(shards: Sequence[Path], checksums: dict[str, str], out: Path) -> None
             array = np.load(shard / f"{name}.npy", mmap_mode="r", allow_pickle=False)
             types[name] = array.dtype, array.shape[1:]
             lengths[name] += len(array) - (name in OFFSETS)
-    with written_folder(out) as folder:
+    with atomic_folder(out) as folder:
         for name, (dtype, rest) in types.items():
             shape = (lengths[name] + (name in OFFSETS), *rest)
             whole = np.lib.format.open_memmap(folder / f"{name}.npy", "w+", dtype, shape)

@@ -19,7 +19,7 @@ from core.files import InputError
 from datamodules.links import links
 from datamodules.masking import IGNORE
 from datamodules.ordered import Ordered, OrderedText, blank
-from datamodules.rows import most, numbered, padded
+from datamodules.rows import most, number_rows, stack_rows
 from datamodules.steps import Places
 from kg.graph import KnowledgeGraph
 
@@ -45,7 +45,7 @@ class ERNIEBatch(NamedTuple):
     asked: Tensor  # (P, 3) row, first token, last token + 1 of every mention
     candidates: Tensor  # (P, C) entities: its own, the sequence's others, drawn ones; -1 for none
     counts: Tensor  # (3,) predicted tokens, sequences of two segments, P
-    places: Places | Any = None  # of a training batch: datamodules.steps.placed
+    places: Places | Any = None  # of a training batch: datamodules.steps.place_batch
 
     def masks(self) -> dict[str, Tensor]:
         return {"tokens": self.attention_mask > 0, "predicted": self.mlm_labels != IGNORE}
@@ -110,11 +110,11 @@ class ERNIEData(OrderedText):
 
     def collate(self, examples: list[ERNIEExample]) -> ERNIEBatch:
         texts, mentions, given, drawn = zip(*examples, strict=True)
-        text, asked, read = self.texts(texts), numbered(mentions, 3), numbered(given, 3)
+        text, asked, read = self.texts(texts), number_rows(mentions, 3), number_rows(given, 3)
         among = [
             np.unique(np.concatenate([m[:, 2], d])) for m, d in zip(mentions, drawn, strict=True)
         ]
-        others = padded(among, -1)[asked[:, 0]]  # (P, C - 1)
+        others = stack_rows(among, -1)[asked[:, 0]]  # (P, C - 1)
         others = np.where(others == asked[:, 3:], -1, others)
         counts = [(text.mlm_labels >= 0).sum(), (text.order >= 0).sum(), len(asked)]
         return ERNIEBatch(

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 from transformers import PreTrainedTokenizerFast
 
-from core.dotted import imported
+from core.dotted import import_object
 from core.files import InputError
 from datamodules.rows import pad_rows
 from datamodules.steps import sort_pools
@@ -269,7 +269,7 @@ class FinetuneData(pl.LightningDataModule):
         self.tokenizer: PreTrainedTokenizerFast = load_tokenizer(self.tokenizer_name)
         self.tokenizer.add_tokens(self.markers, special_tokens=True)
         if self.linker_name is not None:
-            self.linker = imported(self.linker_name, "datamodules")(
+            self.linker = import_object(self.linker_name, "datamodules")(
                 self.linker_folder, **self.linker_settings
             )
 

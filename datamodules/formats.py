@@ -18,7 +18,7 @@ from typing import Any
 
 from core.files import InputError
 from core.reading import excerpt, lines
-from datamodules.tasks import Pair, Tagged, overlapping
+from datamodules.tasks import Pair, Tagged, count_overlapping
 from kg.documents.pubtator import pubtator_annotations
 
 OPENED = "an I tag after O or after another type, taken as the start of an entity"
@@ -92,7 +92,7 @@ def bio(
 
     def end() -> None:
         if block:
-            texts.append(_tagged(f"{stem(path)}:{first}", document, block, tokens, found))
+            texts.append(_make_tagged(f"{stem(path)}:{first}", document, block, tokens, found))
             block.clear()
 
     for number, line in lines(path, encoding, mark=True):  # the mark may be a unit itself
@@ -128,7 +128,7 @@ def bio(
     return some(texts, path)
 
 
-def _tagged(
+def _make_tagged(
     name: str,
     document: str | None,
     block: list[tuple[str, str, str | None]],
@@ -155,7 +155,7 @@ def _tagged(
 
 
 def _count_overlaps(examples: list[Tagged], found: Counter[str]) -> None:
-    if count := sum(overlapping(e.entities) for e in examples):
+    if count := sum(count_overlapping(e.entities) for e in examples):
         found[OVERLAP] += count
 
 
@@ -256,7 +256,7 @@ def check_label(where: str, label: Any, labels: Container[str] | None) -> str:
 # markers
 
 
-def marked(text: str, spans: list[tuple[int, int, str, str]]) -> str:
+def mark_spans(text: str, spans: list[tuple[int, int, str, str]]) -> str:
     """`text` with the opening and closing marker of each (start, end, opening, closing) put around
     its span.
 

@@ -22,7 +22,7 @@ from core.files import InputError
 from datamodules.links import links
 from datamodules.masking import IGNORE
 from datamodules.ordered import Ordered, OrderedText, blank, save_array
-from datamodules.rows import longest, most, numbered
+from datamodules.rows import longest, most, number_rows
 from datamodules.steps import Places
 from kg.graph import KnowledgeGraph
 from kg.linking.matcher import never_matches
@@ -51,7 +51,7 @@ class KnowBERTBatch(NamedTuple):
     mentions: Candidates  # those that are not masked
     # (3,) predicted tokens, sequences of two segments, mentions with two candidates or more
     counts: Tensor
-    places: Places | Any = None  # of a training batch: datamodules.steps.placed
+    places: Places | Any = None  # of a training batch: datamodules.steps.place_batch
 
     def masks(self) -> dict[str, Tensor]:
         return {"tokens": self.attention_mask > 0, "predicted": self.mlm_labels != IGNORE}
@@ -137,7 +137,7 @@ class KnowBERTData(OrderedText):
         texts, mentions = zip(*examples, strict=True)
         text, found = (
             self.texts(texts),
-            candidates(numbered(mentions, 3), self.table, self.frequency),
+            candidates(number_rows(mentions, 3), self.table, self.frequency),
         )
         counts = [
             (text.mlm_labels >= 0).sum(),

@@ -26,7 +26,7 @@ def units(word_start: np.ndarray, spans: np.ndarray) -> np.ndarray:
     return np.cumsum(start) - 1
 
 
-def masked(
+def mask_tokens(
     ids: np.ndarray,
     unit: np.ndarray,
     rng: np.random.Generator,

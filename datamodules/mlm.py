@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from datamodules.masking import IGNORE, masked, units
-from datamodules.rows import attention, framed, padded
+from datamodules.masking import IGNORE, mask_tokens, units
+from datamodules.rows import attention, frame_ids, stack_rows
 from datamodules.steps import CorpusData, Places
 from datamodules.tokenizers import replacements
 
@@ -29,7 +29,7 @@ class MLMBatch(NamedTuple):
     attention_mask: Tensor  # (B, L)
     labels: Tensor  # (B, L) original id where a token is predicted, else -100
     counts: Tensor  # (1,) predicted tokens
-    places: Places | Any = None  # of a training batch: datamodules.steps.placed
+    places: Places | Any = None  # of a training batch: datamodules.steps.place_batch
 
     def masks(self) -> dict[str, Tensor]:
         return {"tokens": self.attention_mask > 0, "predicted": self.labels != IGNORE}
@@ -77,13 +77,13 @@ class MLMData(CorpusData):
         unit = units(
             found.word_start if self.whole_words else np.ones(len(found.ids), bool), NO_SPANS
         )
-        ids, labels = masked(found.ids, unit, rng, self.mask_id, self.random_ids, **self.rates)
-        return MLMExample(framed(ids, self.tokenizer), np.pad(labels, 1, constant_values=IGNORE))
+        ids, labels = mask_tokens(found.ids, unit, rng, self.mask_id, self.random_ids, **self.rates)
+        return MLMExample(frame_ids(ids, self.tokenizer), np.pad(labels, 1, constant_values=IGNORE))
 
     def collate(self, examples: list[MLMExample]) -> MLMBatch:
         assert isinstance(self.tokenizer.pad_token_id, int)
         ids, predicted = zip(*examples, strict=True)
-        labels = padded(predicted, IGNORE)
+        labels = stack_rows(predicted, IGNORE)
         counts = np.array([(labels != IGNORE).sum()], np.float32)
-        arrays = (padded(ids, self.tokenizer.pad_token_id), attention(ids), labels, counts)
+        arrays = (stack_rows(ids, self.tokenizer.pad_token_id), attention(ids), labels, counts)
         return MLMBatch(*(torch.from_numpy(a) for a in arrays))

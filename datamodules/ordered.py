@@ -18,12 +18,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from core.files import written
+from core.files import atomic_write
 from datamodules.controls import GIVEN
 from datamodules.corpus import Example
-from datamodules.masking import IGNORE, masked, units
-from datamodules.rows import attention, padded
-from datamodules.segments import cut_place, ends_of_sentences, placed
+from datamodules.masking import IGNORE, mask_tokens, units
+from datamodules.rows import attention, stack_rows
+from datamodules.segments import cut_place, ends_of_sentences, place_segments
 from datamodules.steps import CorpusData
 from datamodules.tokenizers import replacements
 from kg.graph import KnowledgeGraph, fingerprint
@@ -112,8 +112,10 @@ class OrderedText(CorpusData):
         n, cut = len(found.ids), self.cut(found)
         swap = bool(rng.random() < 0.5)
         unit = units(found.word_start, found.mentions[:, :2])
-        ids, predicted = masked(found.ids, unit, rng, self.mask_id, self.random_ids, **self.rates)
-        place, whole = placed(n, cut, swap), n + 2 + (cut > 0)
+        ids, predicted = mask_tokens(
+            found.ids, unit, rng, self.mask_id, self.random_ids, **self.rates
+        )
+        place, whole = place_segments(n, cut, swap), n + 2 + (cut > 0)
         middle = (n - cut if swap else cut) + 1 if cut else whole
         rows = np.full((2, whole), self.tokenizer.sep_token_id, np.int64)
         rows[:, 0], rows[0, place], rows[1, place] = self.tokenizer.cls_token_id, ids, found.ids
@@ -137,11 +139,11 @@ class OrderedText(CorpusData):
         assert isinstance(self.tokenizer.pad_token_id, int)
         ids, original, second, labels, order = zip(*examples, strict=True)
         arrays = (
-            padded(ids, self.tokenizer.pad_token_id),
-            padded(original, self.tokenizer.pad_token_id),
+            stack_rows(ids, self.tokenizer.pad_token_id),
+            stack_rows(original, self.tokenizer.pad_token_id),
             attention(ids),
-            padded(second, 0),
-            padded(labels, IGNORE),
+            stack_rows(second, 0),
+            stack_rows(labels, IGNORE),
             np.array(order, np.int64),
         )
         return OrderedBatch(*map(torch.from_numpy, arrays))
@@ -164,5 +166,5 @@ def blank(text: Ordered) -> Ordered:
 
 def save_array(folder: str | Path, name: str, values: Any) -> None:
     """Write integers as <name>.npy into an export."""
-    with written(Path(folder) / f"{name}.npy", "wb") as handle:
+    with atomic_write(Path(folder) / f"{name}.npy", "wb") as handle:
         np.save(handle, np.asarray(values, np.int64), allow_pickle=False)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from core.files import InputError
 from datamodules.blurb import replace
-from datamodules.formats import marked
+from datamodules.formats import mark_spans
 from kg.linking.sentences import sentence_starts
 
 Place = tuple[int, int]  # first character, last + 1
@@ -22,7 +22,7 @@ def _around(markers: Sequence[str]) -> bool:
     return any(marker.startswith("[/") for marker in markers)
 
 
-def _replacing(markers: Sequence[str]) -> tuple[str, str, str | None]:
+def _entity_markers(markers: Sequence[str]) -> tuple[str, str, str | None]:
     """(the first entity's marker, the second's, that of two that overlap)."""
     single = [marker for marker in markers if "-" not in marker]
     return single[0], single[-1], next((marker for marker in markers if "-" in marker), None)
@@ -30,7 +30,7 @@ def _replacing(markers: Sequence[str]) -> tuple[str, str, str | None]:
 
 def may_overlap(markers: Sequence[str]) -> bool:
     """Whether a task with these markers has pairs of entities that overlap."""
-    return _around(markers) or _replacing(markers)[2] is not None
+    return _around(markers) or _entity_markers(markers)[2] is not None
 
 
 def mark_pair(text: str, first: Place, second: Place, markers: Sequence[str]) -> str:
@@ -46,8 +46,10 @@ def mark_pair(text: str, first: Place, second: Place, markers: Sequence[str]) ->
         opening, closing = (
             [m for m in markers if m.startswith("[/") == closes] for closes in (False, True)
         )
-        return marked(text, [(*first, opening[0], closing[0]), (*second, opening[1], closing[1])])
-    one, two, both = _replacing(markers)
+        return mark_spans(
+            text, [(*first, opening[0], closing[0]), (*second, opening[1], closing[1])]
+        )
+    one, two, both = _entity_markers(markers)
     if not may_overlap(markers) and first[0] < second[1] and second[0] < first[1]:
         raise InputError(
             f"entities {first} and {second} overlap: expected two that do not, as {one} and {two}"
@@ -67,7 +69,7 @@ def candidate_pairs(types: Sequence[str | None], markers: Sequence[str]) -> list
     numbers = range(len(types))
     if _around(markers):
         return [(i, j) for i in numbers for j in numbers if i != j]
-    one, two, _ = (marker and marker.strip("@$").casefold() for marker in _replacing(markers))
+    one, two, _ = (marker and marker.strip("@$").casefold() for marker in _entity_markers(markers))
     if one == two:
         return [(i, j) for i in numbers for j in numbers if i < j]
     return [

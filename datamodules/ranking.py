@@ -118,7 +118,7 @@ def alike(right: Sequence[Pair]) -> list[list[str]]:
     return list(groups.values())
 
 
-def ranked(
+def make_rankings(
     right: Sequence[Pair], sizes: Mapping[str, int], negatives: int, seed: int
 ) -> dict[str, list[Pair]]:
     """{split: right answers and `negatives` wrong ones for each question}, `sizes` questions a

@@ -22,10 +22,10 @@ import torch
 from torch import Tensor
 
 from core.artifact import Artifact
-from core.files import InputError, written
+from core.files import InputError, atomic_write
 from core.json_files import json_lines, read_object, write_json
-from datamodules.contexts import balanced, sides
-from datamodules.rows import attention, padded
+from datamodules.contexts import balance_sides, sides
+from datamodules.rows import attention, stack_rows
 from datamodules.steps import Places, StepData
 from datamodules.tokenizers import load_tokenizer
 
@@ -39,7 +39,7 @@ class Sample(NamedTuple):
     none where none is."""
 
     mention: str
-    context: str | None  # as datamodules.contexts.marked makes it
+    context: str | None  # as datamodules.contexts.mark_mention makes it
     candidates: list[str]
     scores: list[float]  # of whatever found the candidates
     right: list[int]
@@ -59,7 +59,7 @@ def save_samples(
     counts["without a right candidate"] = sum(not row.right for row in samples["train"])
     with SAMPLES.writing(folder, {**manifest, "kind": "reranker", "counts": counts}) as partial:
         for part, rows in samples.items():
-            with written(partial / f"{part}.jsonl") as handle:
+            with atomic_write(partial / f"{part}.jsonl") as handle:
                 handle.writelines(
                     json.dumps(row._asdict(), ensure_ascii=False) + "\n" for row in rows
                 )
@@ -134,7 +134,7 @@ class RerankerBatch(NamedTuple):
     there: Tensor  # (B, K + 1) bool
     right: Tensor  # (B, K + 1) bool; no entry in a row that does not count
     counts: Tensor  # (1,) mentions
-    places: Places | Any = None  # of a training batch: datamodules.steps.placed
+    places: Places | Any = None  # of a training batch: datamodules.steps.place_batch
 
     def masks(self) -> dict[str, Tensor]:
         return {"tokens": self.attention_mask > 0}
@@ -166,7 +166,7 @@ class RerankerInputs:
         chosen = list(range(most)) if order is None else [n for n in order if n < most]
         mention = self.tokens(sample.mention)[: sizes.mention]
         left, right = map(self.tokens, sides(sample.mention, sample.context))
-        before, after = balanced(len(left), len(right), sizes.context)
+        before, after = balance_sides(len(left), len(right), sizes.context)
         ids = [
             self.tokenizer.cls_token_id,
             *mention,
@@ -194,10 +194,10 @@ class RerankerInputs:
     def batch(self, examples: Sequence[RerankerExample]) -> RerankerBatch:
         counted = np.array([example.counts for example in examples])
         arrays = (
-            padded([e.ids for e in examples], self.tokenizer.pad_token_id),
+            stack_rows([e.ids for e in examples], self.tokenizer.pad_token_id),
             attention([e.ids for e in examples]),
-            padded([e.second for e in examples], 0),
-            padded([e.owner for e in examples], self.sizes.candidates),
+            stack_rows([e.second for e in examples], 0),
+            stack_rows([e.owner for e in examples], self.sizes.candidates),
             np.stack([e.scores for e in examples]),
             np.stack([e.there for e in examples]),
             np.stack([e.right for e in examples]) & counted[:, None],

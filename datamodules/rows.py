@@ -10,14 +10,14 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
 
-def framed(ids: np.ndarray, tokenizer: PreTrainedTokenizerFast) -> np.ndarray:
+def frame_ids(ids: np.ndarray, tokenizer: PreTrainedTokenizerFast) -> np.ndarray:
     """(n + 2,) `ids` between [CLS] and [SEP]."""
     return np.concatenate([[tokenizer.cls_token_id], ids, [tokenizer.sep_token_id]]).astype(
         np.int64
     )
 
 
-def padded(rows: Sequence[Sequence[int] | np.ndarray], value: int) -> np.ndarray:
+def stack_rows(rows: Sequence[Sequence[int] | np.ndarray], value: int) -> np.ndarray:
     """(rows, longest) int64 with `value` behind shorter ones."""
     result = np.full((len(rows), max(map(len, rows))), value, np.int64)
     for row, ids in zip(result, rows, strict=True):
@@ -27,12 +27,12 @@ def padded(rows: Sequence[Sequence[int] | np.ndarray], value: int) -> np.ndarray
 
 def attention(rows: Sequence[Sequence[int] | np.ndarray]) -> np.ndarray:
     """(rows, longest) 1 on the ids of each row, 0 behind."""
-    return padded([np.ones(len(row), np.int64) for row in rows], 0)
+    return stack_rows([np.ones(len(row), np.int64) for row in rows], 0)
 
 
 def pad_rows(rows: Sequence[Sequence[int] | np.ndarray], pad: int) -> tuple[Tensor, Tensor]:
     """(input_ids, attention_mask) of rows of ids, each (rows, longest)."""
-    return torch.from_numpy(padded(rows, pad)), torch.from_numpy(attention(rows))
+    return torch.from_numpy(stack_rows(rows, pad)), torch.from_numpy(attention(rows))
 
 
 def length_batches(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:
@@ -46,7 +46,7 @@ def length_batches(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:
         start += size
 
 
-def numbered(tables: Sequence[np.ndarray], width: int) -> np.ndarray:
+def number_rows(tables: Sequence[np.ndarray], width: int) -> np.ndarray:
     """(all, 1 + width) the rows of (m, width) tables of int64, the number of its example before
     each."""
     rows = [
@@ -67,7 +67,7 @@ def most(spans: Tensor) -> int:
     return max(1, int(torch.bincount(spans[:, 0]).max())) if len(spans) else 1
 
 
-def grouped(values: Tensor) -> tuple[Tensor, list[tuple[int, int]]]:
+def group_rows(values: Tensor) -> tuple[Tensor, list[tuple[int, int]]]:
     """((P,) the order that puts equal `values` (P,) beside each other, [(value, how many)] in that
     order)."""
     order = values.argsort(stable=True)

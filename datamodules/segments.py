@@ -36,7 +36,7 @@ def cut_place(word_start: np.ndarray, spans: np.ndarray, ends: np.ndarray) -> in
     return int(chosen[np.argmin(np.abs(chosen - n / 2))])
 
 
-def placed(n: int, cut: int, swap: bool) -> np.ndarray:
+def place_segments(n: int, cut: int, swap: bool) -> np.ndarray:
     """(n,) position of every token behind [CLS], with a [SEP] between the segments; the second one
     first if `swap`."""
     token = np.arange(n)

@@ -71,7 +71,7 @@ class Exampled(Protocol):
 Places = Mapping[str, Any]
 
 
-def placed(batch: Any) -> Any:
+def place_batch(batch: Any) -> Any:
     """`batch` with its `places`: what its `masks()` have, found on the host, so that no training
     step waits for a GPU to find it.
 
@@ -156,7 +156,7 @@ class _Windows(Dataset[list[Any]]):
         ]
         batches = [self.data.batch(share, epoch) for share in shares]
         counts = torch.stack([b.counts for b in batches]).sum(0)
-        return [placed(b._replace(counts=counts)) for b in batches]
+        return [place_batch(b._replace(counts=counts)) for b in batches]
 
 
 class Flat:

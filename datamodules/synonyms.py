@@ -34,7 +34,7 @@ from tqdm import tqdm
 
 from core.arrays import read_table
 from core.artifact import Artifact
-from core.files import InputError, written
+from core.files import InputError, atomic_write
 from core.outputs import check_no_input
 from kg.documents.formats import documents
 from kg.graph import KnowledgeGraph, fingerprint
@@ -82,7 +82,7 @@ def equivalent_pairs(graph: KnowledgeGraph) -> list[tuple[int, int]]:
     )
 
 
-def typed(graph: KnowledgeGraph, pairs: Sequence[tuple[int, int]]) -> list[str]:
+def type_entities(graph: KnowledgeGraph, pairs: Sequence[tuple[int, int]]) -> list[str]:
     """Type of every entity; one without has that of its first equivalent that has one."""
     kinds: list[str] = graph.entities["type"].to_pylist()
     result = ["" if kind in UNTYPED else kind for kind in kinds]
@@ -147,7 +147,7 @@ def samples(
         equals[a].add(b)
         equals[b].add(a)
     kinds, names, ids = (
-        typed(graph, pairs),
+        type_entities(graph, pairs),
         graph.entities["name"].to_pylist(),
         graph.ids.to_pylist(),
     )
@@ -303,7 +303,7 @@ def drop(synonyms: str, input: list[str], out: str) -> str:
     check_no_input(Path(out), [synonyms, *input])
     pairs = Pairs((s.query_name, s.candidate_names[0]) for s in load_samples(synonyms))
     counts: Counter[str] = Counter(documents=0, sentences=0)
-    with written(out) as handle:
+    with atomic_write(out) as handle:
         for file in input:
             for document in documents([Path(file)], used=False):
                 kept = []

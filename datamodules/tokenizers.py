@@ -20,9 +20,9 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from core.artifact import check_files
 from core.executor import Part, parts_folder
-from core.files import InputError, written
+from core.files import InputError, atomic_write
 from core.json_files import digest
-from datamodules.pretrained import load, pretrained
+from datamodules.pretrained import find_pretrained, load
 
 LOG = logging.getLogger(__name__)
 CASED = 0.05  #: share of words with capital letters above which a vocabulary is a cased one
@@ -89,7 +89,7 @@ def load_tokenizer(name: str, needed: Sequence[str] = SPECIAL) -> PreTrainedToke
     [SEP], [MASK], [PAD].
     """
     try:
-        folder = Path(pretrained(name))
+        folder = Path(find_pretrained(name))
         if folder.is_dir() and not any(f.name.startswith(VOCABULARIES) for f in folder.iterdir()):
             raise ValueError("no vocabulary")  # transformers makes a tokenizer of nothing
         tokenizer = load(AutoTokenizer, name)
@@ -183,7 +183,7 @@ def token_rows(
     """
     pieces = range(0, len(texts), PIECE)
     bar = tqdm(pieces, unit_scale=PIECE, unit=" texts", desc="tokens", disable=None)
-    return _joined(
+    return _join_pieces(
         tokenizer, (_tokens(tokenizer, texts[begin : begin + PIECE], before, most) for begin in bar)
     )
 
@@ -216,7 +216,7 @@ def _kind(tokenizer: PreTrainedTokenizerFast) -> type[np.unsignedinteger[Any] | 
     return np.uint16 if len(tokenizer) <= 1 << 16 else np.int32
 
 
-def _joined(
+def _join_pieces(
     tokenizer: PreTrainedTokenizerFast, pieces: Iterable[Rows]
 ) -> tuple[np.ndarray, np.ndarray]:
     parts, sizes = [np.zeros(0, _kind(tokenizer))], [np.zeros(1, np.int64)]
@@ -250,7 +250,7 @@ def token_rows_in_parts(
     with parts_folder(
         place, made_of, what="parts of tokens", pattern="part-*", fresh=fresh
     ) as folder:
-        with written(place / "texts.parquet", "wb") as handle:
+        with atomic_write(place / "texts.parquet", "wb") as handle:
             pq.write_table(pa.table({"text": texts}), handle)
         ranges = [(begin, min(begin + part, len(texts))) for begin in range(0, len(texts), part)]
         todo = [
@@ -268,7 +268,7 @@ def token_rows_in_parts(
         check_files(
             place, folder.finish(todo, {})["sha256"], f"Remove {place} and run the command again."
         )
-    return _joined(tokenizer, (_read_part(place / own.name) for own in todo))
+    return _join_pieces(tokenizer, (_read_part(place / own.name) for own in todo))
 
 
 def _begin(
@@ -286,7 +286,7 @@ def _write_part(
 ) -> dict[str, int]:
     tokenizer, texts = begun
     begin, end = task
-    with written(path, "wb") as handle:
+    with atomic_write(path, "wb") as handle:
         for array in token_rows(texts[begin:end], tokenizer, before):
             np.save(handle, array, allow_pickle=False)
     return {"texts": end - begin}

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from core.files import written_folder
+from core.files import atomic_folder
 from core.tracking import runs_folder
 
 
@@ -50,7 +50,7 @@ def untrained_folder(name: str) -> Path:
     config = BertConfig(
         vocab_size=len(tokens), hidden_size=hidden, num_hidden_layers=0, num_attention_heads=1
     )
-    with torch.random.fork_rng(devices=[]), written_folder(folder) as partial:
+    with torch.random.fork_rng(devices=[]), atomic_folder(folder) as partial:
         torch.manual_seed(0)
         BertModel(config, add_pooling_layer=False).save_pretrained(partial)
         tokenizer(tokens).save_pretrained(partial)

@@ -59,7 +59,7 @@ def normaliser() -> normalizers.Normalizer:
     )
 
 
-def counted(texts: Iterable[str]) -> tuple[Counter[str], Counter[str]]:
+def count_words(texts: Iterable[str]) -> tuple[Counter[str], Counter[str]]:
     """(characters, words of ASCII letters) of the texts once they are normalised and split as the
     tokenizer does."""
     characters: Counter[str] = Counter()
@@ -109,8 +109,8 @@ def word_pieces(words: Counter[str], size: int) -> list[str]:
 
 def vocabulary(graph: Iterable[str], texts: Iterable[str] = (), pieces: int = 4000) -> list[str]:
     """Tokens in the order of their ids, from the graph's names and further texts."""
-    known, words = counted(graph)
-    seen, more = counted(texts)
+    known, words = count_words(graph)
+    seen, more = count_words(texts)
     always = (
         "".join(chr(c) for first, last in BLOCKS.values() for c in range(first, last + 1)) + SIGNS
     )

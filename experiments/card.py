@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from core.artifact import MANIFEST, read_manifest, write_manifest
-from core.files import written
+from core.files import atomic_write
 from core.journal import run_id_in
 from core.json_files import digest, read_json
 from core.reading import sha256
@@ -218,7 +218,7 @@ def describe(
     }
     files = sorted(p.name for p in folder.iterdir())
     write_manifest(folder, manifest)
-    with written(folder / CARD) as handle:
+    with atomic_write(folder / CARD) as handle:
         handle.write(
             card(name, json.loads(json.dumps(manifest, default=str)), run.config, files, about)
         )

@@ -32,7 +32,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from experiments.run import CLI, add_sections, built, fit
+from experiments.run import CLI, add_sections, build_cli, fit
 
 import pytorch_lightning as pl
 from pytorch_lightning.callbacks import EarlyStopping, LearningRateMonitor, ModelCheckpoint
@@ -43,13 +43,13 @@ from core.artifact import MANIFEST
 from core.arrays import save_arrays
 from core.call import run_guarded
 from core.spreadsheets import CsvWriter
-from core.files import InputError, written, written_folder
+from core.files import InputError, atomic_write, atomic_folder
 from core.json_files import digest, read_json, write_json
 from core.reading import sha256
-from core.tracking import inherited
+from core.tracking import read_inherited_tags
 from experiments.card import CARD, describe
 from experiments.tracking import Run, StepSeed, WholeCheckpoints, whole
-from datamodules.pretrained import pretrained
+from datamodules.pretrained import find_pretrained
 from models.encoders import IN_FINE_TUNED
 from models.metrics import bootstrap_interval
 from models.standard import file_names, save_config, transformer_prefix
@@ -156,13 +156,13 @@ class FinetuneCLI(CLI):
 def write_results(folder: Path, result: dict[str, Any]) -> None:
     """predictions.jsonl, outcomes.parquet (tallies) and confusion.csv of a result
     (:meth:`models.finetune.Finetuning.result`)."""
-    with written(folder / "predictions.jsonl") as handle:
+    with atomic_write(folder / "predictions.jsonl") as handle:
         for row in result["predictions"]:
             handle.write(json.dumps(row, ensure_ascii=False) + "\n")
     save_arrays(folder / "outcomes.parquet", result["tallies"])
     table = result["confusion"]
     columns = sorted({c for row in table.values() for c in row} | set(table))
-    with written(folder / "confusion.csv") as handle:
+    with atomic_write(folder / "confusion.csv") as handle:
         writer = CsvWriter(handle)
         writer.writerow(["gold \\ predicted", *columns])
         for row in columns:
@@ -186,7 +186,7 @@ def write_plot(path: Path, history: dict[str, list[tuple[int, float]]]) -> None:
             )
         axis.set_ylabel(key, color=colour)
     left.set_xlabel("step")
-    with written(path, "wb") as handle:
+    with atomic_write(path, "wb") as handle:
         figure.savefig(handle, format="png", dpi=120)
 
 
@@ -205,7 +205,7 @@ def write_encoder(folder: Path, encoder: Any, source: str, tokenizer: Any) -> No
     of its BERT, which are in model.safetensors one folder up (:func:`models.encoders.load_bert`).
     Other weights get their fine-tuned values.
     """
-    origin = Path(pretrained(source))
+    origin = Path(find_pretrained(source))
     if origin.is_dir():
         shutil.copytree(origin, folder, ignore=shutil.ignore_patterns(*NOT_OF_ENCODER))
         (folder / MANIFEST).unlink(missing_ok=True)  # it describes the files of before
@@ -236,7 +236,7 @@ def write_export(folder: Path, model: Any, data: Any, config: dict[str, Any]) ->
     write_encoder(folder / "encoder", model.encoder, model.source, data.tokenizer)
     linker = None
     if data.linker_name is not None:
-        own = Path(data.linker_folder).resolve() == Path(pretrained(model.source)).resolve()
+        own = Path(data.linker_folder).resolve() == Path(find_pretrained(model.source)).resolve()
         if not own:
             shutil.copytree(data.linker_folder, folder / "linker")
         linker = {
@@ -275,7 +275,9 @@ def train(cli: FinetuneCLI) -> dict[str, Any]:
     run, trainer, data = cli.run, cli.trainer, cli.datamodule
     if run.finished:
         LOG.info(f"{run.folder}: already finished (FRESH=1 trains it again)")
-        run.journal.tags(inherited())  # what a killed process had not delivered goes along
+        run.journal.tags(
+            read_inherited_tags()
+        )  # what a killed process had not delivered goes along
         run.close()
         return read_json(run.folder / "scores.json")  # type: ignore[no-any-return]
     run.record()
@@ -368,7 +370,7 @@ def export(cli: FinetuneCLI, scores: dict[str, Any]) -> None:
     )
     told = {f"{data.scored}/{k}": v for k, v in scores["score"].items()}
     request = {"args": "", "options": {}, "profile": None} | (cli.config.request or {})
-    with written_folder(run.folder / "export") as folder:
+    with atomic_folder(run.folder / "export") as folder:
         exported = write_export(folder, cli.model, data, run.config)
         more = exported | {"request": request, "fine_tuned": scores}
         describe(folder, run, f"{scores['model']} on {scores['task']}", about, told, more)
@@ -377,7 +379,7 @@ def export(cli: FinetuneCLI, scores: dict[str, Any]) -> None:
 
 def main() -> int:
     """Fine-tune what the command line says."""
-    cli = built(FinetuneCLI)
+    cli = build_cli(FinetuneCLI)
     with cli.run.closing():
         train(cli)
     return 0

@@ -37,7 +37,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from core.artifact import has_manifest, read_manifest
-from core.files import InputError, check_new_folder, written_folder
+from core.files import InputError, atomic_folder, check_new_folder
 from core.json_files import digest
 from core.reading import sha256
 from core.tracking import ROOT, folder_name, newest_export, runs_folder
@@ -45,8 +45,8 @@ from datamodules.pretrained import (
     HUB_NAME,
     PACKAGED,
     files_identity,
+    find_pretrained,
     identity,
-    pretrained,
     read_object,
 )
 from datamodules.tasks.definition import own_names
@@ -120,7 +120,7 @@ def tasks() -> list[str]:
     return [*listed, *own_names()]
 
 
-def _finished(task: str, label: str = "*") -> list[Path]:
+def _find_finished(task: str, label: str = "*") -> list[Path]:
     """Folders of the finished runs of a task with a usable export:
     <encoder>/<digest>/[grid-<point>/]seed<k>."""
     base = _task_folder(task)
@@ -132,9 +132,9 @@ def _finished(task: str, label: str = "*") -> list[Path]:
     return [done.parent for done in sorted(found) if _holds_fine_tuned(done.parent / "export")]
 
 
-def trained(task: str) -> list[str]:
+def list_trained(task: str) -> list[str]:
     """The encoders with a fine-tuned model of `task`."""
-    return sorted({run.relative_to(_task_folder(task)).parts[0] for run in _finished(task)})
+    return sorted({run.relative_to(_task_folder(task)).parts[0] for run in _find_finished(task)})
 
 
 def _recipe(paper: str) -> dict[str, Any]:
@@ -239,7 +239,7 @@ def _task_export(name: str) -> Path:
     """The export that TASK/encoder or TASK/encoder@<digest>-seed<k> means. Raises InputError that
     lists what is trained."""
     task, _, model = name.partition("/")
-    labels, at = trained(task), ""
+    labels, at = list_trained(task), ""
     label = _label(model, labels)
     if label is None:  # the last @ separates the run; the folder of an encoder may have one itself
         model, _, at = model.rpartition("@") if "@" in model else (model, "", "")
@@ -252,7 +252,7 @@ def _task_export(name: str) -> Path:
             f"no fine-tuned model {name!r}.{hint} Trained on {task}:"
             f" {', '.join(labels) or 'nothing yet'}. Run `{command}` first."
         )
-    runs = [_run(folder, _task_folder(task) / label) for folder in _finished(task, label)]
+    runs = [_run(folder, _task_folder(task) / label) for folder in _find_finished(task, label)]
     there = ", ".join(sorted({f"{task}/{label}@{run.name}" for run in runs}))
     if at:
         digest, _, seed = at.rpartition("-seed")
@@ -289,10 +289,10 @@ def is_fine_tuned(name: str) -> bool:
 
 def fine_tuned_names() -> list[str]:
     """TASK/encoder of every fine-tuned model, those of variants (cMedQA:clean) left out."""
-    return [f"{task}/{model}" for task in tasks() for model in trained(task)]
+    return [f"{task}/{model}" for task in tasks() for model in list_trained(task)]
 
 
-def finetuned(name: str) -> FineTuned:
+def find_finetuned(name: str) -> FineTuned:
     """The fine-tuned model that `name` means: a folder (an export, or a run's folder with one) or
     TASK/encoder.
 
@@ -336,7 +336,7 @@ def architecture(chosen: Encoder) -> str:
 
     Raises InputError for a model that the hub does not have.
     """
-    file = Path(pretrained(chosen.folder)) / "config.json"
+    file = Path(find_pretrained(chosen.folder)) / "config.json"
     if chosen.load != PLAIN or chosen.paper or not file.is_file() or has_manifest(file.parent):
         return ""
     config = read_object(file)
@@ -512,10 +512,10 @@ def copy_encoder(name: str, out: Path) -> str:
         raise InputError(
             f"{name}: a model of the hub, not a folder; give its name as ENCODER={name} instead"
         )
-    source = Path(pretrained(chosen))
+    source = Path(find_pretrained(chosen))
     if (out / "config.json").is_file() and sha256(out) == sha256(source):
         return f"{out}: {name}, there already; kept"
     check_new_folder(out, [source])
-    with written_folder(out) as partial:
+    with atomic_folder(out) as partial:
         shutil.copytree(source, partial, dirs_exist_ok=True)
     return f"{out}: {name}"

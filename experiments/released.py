@@ -22,8 +22,8 @@ from typing import Any
 import yaml
 
 from core.artifact import has_manifest, read_manifest, write_manifest
-from core.dotted import imported
-from core.files import InputError, check_new_folder, written_folder
+from core.dotted import import_object
+from core.files import InputError, atomic_folder, check_new_folder
 from core.json_files import digest
 from core.reading import sha256
 from core.settings import NEEDED, Option, options_of, with_options
@@ -62,7 +62,9 @@ def converters(paper: str) -> dict[str, Callable[..., None]]:
         raise InputError(
             f"no released checkpoint of {paper!r} is known; choose from: {', '.join(recipes())}"
         )
-    return {room: imported(name, name.split(".")[0]) for room, name in recipes()[paper].items()}
+    return {
+        room: import_object(name, name.split(".")[0]) for room, name in recipes()[paper].items()
+    }
 
 
 def released_command(paper: str) -> Callable[..., str]:
@@ -113,7 +115,7 @@ def make_export(paper: str, source: str | Path, out: str | Path, **settings: Any
         )
     if not has_manifest(Path(out)) or "released" not in read_manifest(Path(out)):
         check_new_folder(out, [folder])
-    with written_folder(out) as made:
+    with atomic_folder(out) as made:
         for room, function in parts.items():
             own: dict[str, Any] = {k: v for k, v in settings.items() if k in taken[room]}
             function(folder, made, **own)

@@ -29,11 +29,11 @@ from pytorch_lightning.utilities.exceptions import SIGTERMException
 
 from core.call import run_guarded
 from core.commands import SAFE_PATH
-from core.files import InputError, written_folder
+from core.files import InputError, atomic_folder
 from core.journal import run_id_in
 from core.json_files import read_json, write_json
 from core.logs import quiet_libraries
-from core.tracking import inherited, tracking_uri
+from core.tracking import read_inherited_tags, tracking_uri
 from experiments.card import CARD, describe
 from experiments.tracking import (
     Checkpoints,
@@ -47,7 +47,7 @@ from experiments.tracking import (
 LOG = logging.getLogger(__name__)
 
 
-def named(arguments: list[str]) -> tuple[str, str]:
+def name_run(arguments: list[str]) -> tuple[str, str]:
     """(paper, stem) from the --config arguments: the folder of the first, the stem of the last
     there that starts with its stem."""
     configs = [Path(b) for a, b in pairwise(arguments) if a == "--config"]
@@ -122,7 +122,7 @@ class CLI(LightningCLI):
 
     def new_run(self, config: dict[str, Any], seed: int) -> Run:
         """The run that the arguments describe."""
-        return Run(*named(sys.argv[1:]), config, seed, self.config.run_folder)
+        return Run(*name_run(sys.argv[1:]), config, seed, self.config.run_folder)
 
     def callbacks(self) -> list[pl.Callback]:
         """What every run of this entry needs."""
@@ -234,7 +234,7 @@ def train(cli: CLI) -> dict[str, Any]:
             trainer.save_checkpoint(last)
         end = scores(trainer, cli, run.folder / "end.json")
         if trainer.is_global_zero:
-            with written_folder(run.folder / "export") as folder:
+            with atomic_folder(run.folder / "export") as folder:
                 cli.model.export(folder)
                 if hasattr(cli.datamodule, "export"):
                     cli.datamodule.export(folder)
@@ -249,7 +249,7 @@ def train(cli: CLI) -> dict[str, Any]:
     else:
         LOG.info(f"{run.folder}: already finished (FRESH=1 trains it again)")
     if first_process():
-        run.journal.tags(inherited())  # of a run that was there already, too
+        run.journal.tags(read_inherited_tags())  # of a run that was there already, too
         run.close()
     return {
         "folder": str(run.folder),
@@ -263,7 +263,7 @@ def train(cli: CLI) -> dict[str, Any]:
     }
 
 
-def built(cli: type[CLI]) -> Any:
+def build_cli(cli: type[CLI]) -> Any:
     """`cli` from the command line's arguments; what the run says goes to standard error."""
     quiet_libraries()
     torch.set_float32_matmul_precision("high")
@@ -279,7 +279,7 @@ def built(cli: type[CLI]) -> Any:
 
 def main() -> int:
     """Train what the command line says, and print where it is."""
-    cli = built(CLI)
+    cli = build_cli(CLI)
     with cli.run.closing():
         result = train(cli)
     if first_process():

@@ -28,7 +28,7 @@ from core.files import InputError
 from core.journal import Journal
 from core.json_files import digest, read_json
 from core.reading import sha256
-from core.tracking import ROOT, folder_name, inherited, runs_folder
+from core.tracking import ROOT, folder_name, read_inherited_tags, runs_folder
 from datamodules.finetune import check_text
 from datamodules.pretrained import load
 from datamodules.tasks import Pair, Task, load_task
@@ -361,7 +361,7 @@ def begin_parent(runs: SeedRuns) -> str:
     no store."""
     values = {"profile": runs.asked.profile, "encoder": runs.shown, "folder": str(runs.base)}
     with Journal(runs.base, runs.definition.name, runs.shown, values) as above:
-        above.tags(inherited())
+        above.tags(read_inherited_tags())
     return above.run_id or str(runs.base)
 
 

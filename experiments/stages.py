@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from core.call import command_words
-from core.commands import Running, python_command, started
+from core.commands import Running, python_command, start_command
 from core.tracking import ROOT
 
 LOG = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ def run_stages(stages: list[Stage], work: Path, engine: str = "processes") -> No
             words = python_command(*stage.words)
             gpus = int("CUDA_VISIBLE_DEVICES" in (stage.environment or {}))
             running.append(
-                started(
+                start_command(
                     words,
                     ROOT,
                     environment | (stage.environment or {}),

@@ -27,7 +27,7 @@ from pytorch_lightning.loggers.logger import DummyLogger
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 
 from core.artifact import has_manifest, manifest_path
-from core.files import InputError, remove_leftovers, written
+from core.files import InputError, atomic_write, remove_leftovers
 from core.journal import Journal
 from core.json_files import digest, write_json
 from core.reading import sha256
@@ -233,7 +233,7 @@ class Run:
             "run_folder": str(self.folder),
         } | environment()
         hashes = {f"data.{k}": v for k, v in data_hashes(self.config).items()}
-        with written(self.folder / "config.yaml") as handle:
+        with atomic_write(self.folder / "config.yaml") as handle:
             yaml.safe_dump(
                 json.loads(json.dumps(self.config, default=str)),
                 handle,
@@ -314,7 +314,7 @@ class WholeCheckpoints(TorchCheckpointIO):
     def save_checkpoint(
         self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None
     ) -> None:
-        with written(path, "wb") as handle:
+        with atomic_write(path, "wb") as handle:
             torch.save(checkpoint, handle)
 
     def remove_checkpoint(self, path: Any) -> None:

@@ -23,11 +23,11 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from core.dotted import imported
-from core.files import InputError, written
+from core.dotted import import_object
+from core.files import InputError, atomic_write
 from core.json_files import digest
 from datamodules.corpus import Corpus
-from datamodules.rows import framed, length_batches, pad_rows
+from datamodules.rows import frame_ids, length_batches, pad_rows
 from datamodules.tokenizers import load_tokenizer, tokenizer_fingerprint
 from experiments.names import encoder
 from kg.graph import KnowledgeGraph, fingerprint
@@ -36,7 +36,7 @@ from kg.vectors.embeddings import EmbeddingTable
 POOLINGS = ("mean", "boundary")
 
 
-def pooled(states: Tensor, spans: Tensor, pooling: str) -> Tensor:
+def pool_spans(states: Tensor, spans: Tensor, pooling: str) -> Tensor:
     """(B, L, H), (M, 3) row, first, last + 1 -> (M, H): the mean of each span's states, or of its
     first and last one."""
     row, start, end = spans.unbind(1)
@@ -78,7 +78,7 @@ def entity_vectors(
     with tqdm(total=len(wanted), desc="reading mentions", unit="text", disable=None) as bar:
         for rows in length_batches(lengths, tokens):
             batch = [wanted[row] for row in rows]
-            texts = [framed(corpus[number].ids, tokenizer) for number, _ in batch]
+            texts = [frame_ids(corpus[number].ids, tokenizer) for number, _ in batch]
             ids, mask = pad_rows(texts, tokenizer.pad_token_id)
             flat = np.concatenate(
                 [
@@ -89,7 +89,7 @@ def entity_vectors(
             of = np.concatenate([m[:, 2] for _, m in batch])
             states = module(ids.to(device), mask.to(device)).float()
             made = (
-                pooled(states, torch.from_numpy(flat.astype(np.int64)).to(device), pooling)
+                pool_spans(states, torch.from_numpy(flat.astype(np.int64)).to(device), pooling)
                 .cpu()
                 .double()
             )
@@ -133,7 +133,7 @@ def write_vectors(
         )
     tokenizer = load_tokenizer(chosen.folder)
     texts = Corpus(corpus, tokenizer_fingerprint(tokenizer), fingerprint(graph))
-    module = imported(chosen.load, "models")(chosen.folder)
+    module = import_object(chosen.load, "models")(chosen.folder)
     texts.check_length(module.max_length)
     entities, vectors, numbers = entity_vectors(
         module, tokenizer, texts, pooling, most, device=device
@@ -150,6 +150,6 @@ def write_vectors(
     }
     ids = names.take(pa.array(entities)).to_pylist()
     EmbeddingTable(vectors, ids, manifest=manifest).save(out)
-    with written(out / "counts.txt") as handle:
+    with atomic_write(out / "counts.txt") as handle:
         handle.writelines(f"{n}\n" for n in numbers)
     return f"{out}: vectors of {len(entities):,} entities, {int(numbers.sum()):,} mentions"

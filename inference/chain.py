@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 from core.files import InputError
 from core.settings import nearest
-from core.typed import typed
+from core.typed import check_types
 from experiments.names import (
     close_names,
     fine_tuned_names,
@@ -50,7 +50,7 @@ from inference.detectors import (
     EntityDetector,
     TaggerDetector,
     model_detector,
-    united,
+    unite_mentions,
 )
 from inference.options import (
     LinkerOptions,
@@ -152,7 +152,7 @@ class Steps(NamedTuple):
         return re.split(r"\s+\+\s+", self.detect)
 
 
-@typed
+@check_types
 def steps_of(chain: str) -> Steps:
     """The steps of a chain such as "NCBI/minilm > sapbert". Raises InputError for a first step that
     detects nothing."""
@@ -216,7 +216,7 @@ class Pipeline:
     exist, and TypeError for an argument of another type.
     """
 
-    @typed
+    @check_types
     def __init__(
         self,
         graph: str | Path | KnowledgeGraph,
@@ -373,11 +373,11 @@ class Pipeline:
         return model.on(self.names, self.work)
 
     def _ranker(self, name: str) -> Ranker:
-        from inference.reranker import Ordered, reranking
+        from inference.reranker import Ordered, make_reranking
 
         if name in (DICTIONARY, "names"):
             return Ordered(self._linker(name))
-        model, _ = reranking(name, self.options)
+        model, _ = make_reranking(name, self.options)
         self._note(name, model)
         return model.on(self.names, self.work)
 
@@ -409,7 +409,9 @@ class Pipeline:
         """The mentions of each text, in order, by all detectors."""
         found = [detector.detect(passages) for detector in self.detectors]
         mentions = (
-            found[0] if len(found) == 1 else [united(own) for own in zip(*found, strict=True)]
+            found[0]
+            if len(found) == 1
+            else [unite_mentions(own) for own in zip(*found, strict=True)]
         )
         if self._dictionary is None:
             return mentions
@@ -536,11 +538,11 @@ class Pipeline:
     def _ranked(self, passages: Sequence[Passage], asked: Sequence[Asked]) -> list[list[Option]]:
         if not self.finder and self.steps.detect == DICTIONARY:
             return [self._named(passages[one.text], one) for one in asked]
-        from datamodules.contexts import WIDE, marked
+        from datamodules.contexts import WIDE, mark_mention
 
         mentions = [a.string for a in asked]
         contexts = [
-            marked(passages[a.text].source, a.found.start, a.found.end, WIDE) for a in asked
+            mark_mention(passages[a.text].source, a.found.start, a.found.end, WIDE) for a in asked
         ]
         first = self._first.link(mentions, contexts)
         if self.ranker:

@@ -23,7 +23,7 @@ from core.json_files import digest
 from core.outputs import Output, check_ending
 from core.reading import limit_documents, lines, lines_of
 from core.settings import given_options
-from core.stopping import keeping
+from core.stopping import report_interrupt
 from core.tracking import runs_folder
 from datamodules.options import Files
 from inference.options import LinkerOptions, Matching, Pooling, TextFiles, Work, check_device
@@ -262,10 +262,10 @@ class Predict:
 
 def model_folder(name: str) -> Path:
     """The folder of a model that predicts: fine-tuned here, or of others."""
-    from experiments.names import encoder, finetuned, is_fine_tuned, may_be_hub_name
+    from experiments.names import encoder, find_finetuned, is_fine_tuned, may_be_hub_name
 
     others = not is_fine_tuned(name) and (Path(name).is_dir() or may_be_hub_name(name))
-    return Path(encoder(name).folder) if others else finetuned(name).folder
+    return Path(encoder(name).folder) if others else find_finetuned(name).folder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -409,7 +409,7 @@ def _answer(
     from inference.stream import batches
 
     number = 0
-    with keeping(lambda: "what is printed is complete; the rest of the input is not read"):
+    with report_interrupt(lambda: "what is printed is complete; the rest of the input is not read"):
         for batch in batches(iterate_texts(text), BATCH):
             for own, found in zip(batch, find(batch), strict=True):
                 show(number, own, found)

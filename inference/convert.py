@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from core.files import InputError, written, written_folder
+from core.files import InputError, atomic_folder, atomic_write
 from core.outputs import Output, check_no_input
 from inference.options import InputFormat
-from inference.output_formats import formatted
+from inference.output_formats import format_records
 from kg.documents.brat import write_brat
 from kg.documents.conll import conll_lines
 from kg.documents.docbin import docbin_bytes
@@ -103,13 +103,13 @@ def write_records(records: Iterable[dict[str, Any]], output: Path, to: str) -> i
             yield record
 
     if to in FOLDERS:
-        with written_folder(output) as folder:
+        with atomic_folder(output) as folder:
             return FOLDERS[to](records, folder)
     if to == "docbin":
-        with written(output, "wb") as binary:
+        with atomic_write(output, "wb") as binary:
             binary.write(docbin_bytes(counting()))
         return count
-    with written(output) as handle:
+    with atomic_write(output) as handle:
         if to == "jsonl":
             handle.writelines(json.dumps(r, ensure_ascii=False) + "\n" for r in counting())
         elif to == "conll":
@@ -117,7 +117,7 @@ def write_records(records: Iterable[dict[str, Any]], output: Path, to: str) -> i
         elif to == "pubannotation":
             json.dump([pubannotation(r) for r in counting()], handle, ensure_ascii=False, indent=1)
         else:
-            handle.writelines(formatted(counting(), to))
+            handle.writelines(format_records(counting(), to))
     return count
 
 

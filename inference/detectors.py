@@ -136,7 +136,7 @@ def model_detector(name: str, options: LinkerOptions) -> EntityDetector | Tagger
     return EntityDetector(found)
 
 
-def united(found: Sequence[Sequence[Detected]]) -> list[Detected]:
+def unite_mentions(found: Sequence[Sequence[Detected]]) -> list[Detected]:
     """One text's mentions by several detectors: of two that overlap the longer one, of equals that
     of the first detector.
 
@@ -161,7 +161,7 @@ def detected_spans(reader: EntityReader, texts: Sequence[str]) -> list[list[tupl
     """
     import torch
 
-    from datamodules.rows import framed, pad_rows
+    from datamodules.rows import frame_ids, pad_rows
 
     room = min(reader.max_length, reader.model.max_length) - 2
     found: list[list[tuple[int, int]]] = [[] for _ in texts]
@@ -175,7 +175,7 @@ def detected_spans(reader: EntityReader, texts: Sequence[str]) -> list[list[tupl
     ]
     for begin in range(0, len(windows), BATCH):
         batch = windows[begin : begin + BATCH]
-        rows = [framed(ids, reader.tokenizer) for *_, ids in batch]
+        rows = [frame_ids(ids, reader.tokenizer) for *_, ids in batch]
         padded, mask = pad_rows(rows, reader.tokenizer.pad_token_id)  # type: ignore[arg-type]
         padded, mask = padded.to(reader.device), mask.to(reader.device)
         with torch.inference_mode():

@@ -14,12 +14,12 @@ from torch import Tensor
 from tqdm import tqdm
 
 from core.artifact import check_files, has_manifest
-from core.dotted import imported
+from core.dotted import import_object
 from core.executor import Part, parts_folder
-from core.files import InputError, written
+from core.files import InputError, atomic_write
 from core.json_files import digest
 from core.tracking import runs_folder
-from core.typed import typed
+from core.typed import check_types
 from datamodules.pretrained import check_vocabulary
 from datamodules.rows import length_batches, pad_rows
 from datamodules.tokenizers import load_tokenizer
@@ -124,7 +124,7 @@ class Embedder:
     def on(self, names: Names, work: Work | None = None) -> Encoded:
         """The nearest-name linker of a dictionary; its index is kept in `index`, or in a folder of
         its own."""
-        return encoded(names, self, self.backend, self.index, work)
+        return make_nearest_linker(names, self, self.backend, self.index, work)
 
     @torch.inference_mode()
     def _encoded(self, names: list[str]) -> Tensor:
@@ -226,7 +226,7 @@ def index_made_of(names: Names, embedder: Embedder) -> dict[str, Any]:
     return {"dictionary": names.digest, **embedder.settings}
 
 
-def encoded(
+def make_nearest_linker(
     names: Names, embedder: Embedder, backend: str, folder: Path | None, work: Work | None = None
 ) -> Encoded:
     """The nearest-name linker; its index is read from `folder`, and made there first where it is
@@ -291,7 +291,7 @@ def write_index(
 
 
 def _write_vectors(embedder: Embedder, names: Sequence[str], path: Path) -> dict[str, Any]:
-    with written(path, "wb") as handle:
+    with atomic_write(path, "wb") as handle:
         np.save(handle, embedder(names).numpy(), allow_pickle=False)
     return {"names": len(names)}
 
@@ -338,16 +338,16 @@ def check_encodes(chosen: Encoder) -> None:
         )
 
 
-@typed
+@check_types
 def embedder(chosen: Encoder, options: LinkerOptions) -> Embedder:
     """An encoder as an embedder. Raises InputError for a GPU that is not available, and a
     cross-encoder."""
     check_encodes(chosen)
     checked_device(options.device)
-    module = imported(chosen.load, "models")(chosen.folder)
+    module = import_object(chosen.load, "models")(chosen.folder)
     sentence = read_sentence(chosen.folder) if chosen.load == PLAIN else None
     linker = (
-        imported(chosen.linker, "datamodules")(chosen.folder)
+        import_object(chosen.linker, "datamodules")(chosen.folder)
         if chosen.linker and options.knowledge
         else None
     )

@@ -21,10 +21,10 @@ from tqdm import tqdm
 from transformers import PreTrainedTokenizerFast
 
 from core.arrays import read_table
-from core.dotted import imported
+from core.dotted import import_object
 from core.files import InputError
 from core.reading import lines
-from datamodules.contexts import balanced, sides
+from datamodules.contexts import balance_sides, sides
 from datamodules.rows import length_batches, pad_rows
 from datamodules.tokenizers import load_tokenizer
 from experiments.names import Encoder
@@ -103,7 +103,7 @@ class EntityReader:
         )
         room = self.max_length - 2
         own = (list(own) or [self.tokenizer.unk_token_id])[:room]
-        keep, follow = balanced(len(before), len(after), room - len(own))
+        keep, follow = balance_sides(len(before), len(after), room - len(own))
         start = 1 + keep
         ids = [
             self.tokenizer.cls_token_id,
@@ -287,7 +287,7 @@ def entity_linker(chosen: Encoder, options: LinkerOptions) -> EntityReader | Emb
         return made
     ids, names = table_of(chosen.folder)
     return EntityReader(
-        imported(chosen.load, "models")(chosen.folder),
+        import_object(chosen.load, "models")(chosen.folder),
         load_tokenizer(chosen.folder),
         ids,
         names,

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from core.dotted import imported
+from core.dotted import import_object
 from datamodules.genbioel.inputs import Inputs
 from datamodules.rows import length_batches, pad_rows
 from experiments.names import Encoder, encoder
@@ -167,7 +167,7 @@ class Generated:
 def generator(chosen: Encoder, options: LinkerOptions) -> Generator:
     """The generator of an export. Raises InputError for candidates that mean nothing."""
     checked_device(options.device)
-    module = imported(chosen.load, "models")(chosen.folder)
+    module = import_object(chosen.load, "models")(chosen.folder)
     inputs, nearest = Inputs.from_export(chosen.folder), load_nearest(options)
     return Generator(module, inputs, chosen.identity, options, nearest)
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import yaml
 
-from core.dotted import imported
+from core.dotted import import_object
 from core.files import InputError
-from core.typed import typed
+from core.typed import check_types
 from experiments.names import Encoder, encoder, is_fine_tuned, may_be_hub_name
 from inference.linkers import Linker, Names
 from inference.options import LinkerOptions, Work
@@ -45,7 +45,7 @@ class Linkable(Protocol):
     def on(self, names: Names, work: Work = ...) -> Linker: ...
 
 
-@typed
+@check_types
 def linkable(
     name: str, options: LinkerOptions | None = None, checkpoint: str | None = None
 ) -> Linkable:
@@ -58,7 +58,7 @@ def linkable_of(chosen: Encoder, options: LinkerOptions) -> Linkable:
     """What links with an encoder."""
     recipe = Path(__file__).parent / f"{chosen.paper}.yaml"
     name = yaml.safe_load(recipe.read_text())["links"] if recipe.is_file() else EMBEDDER
-    make: Callable[[Encoder, LinkerOptions], Linkable] = imported(name, "inference")
+    make: Callable[[Encoder, LinkerOptions], Linkable] = import_object(name, "inference")
     return make(chosen, options)
 
 

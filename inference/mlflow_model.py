@@ -15,7 +15,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from core.files import InputError, written_folder
+from core.files import InputError, atomic_folder
 from core.json_files import read_object, write_json
 
 REFERENCE = "kepl.json"  #: in the model's data: what is served, and where it is
@@ -91,7 +91,7 @@ def write_model(folder: Path, data: Path) -> None:
 
 def write_reference(folder: Path, export: Path, identity: str) -> None:
     """Write the folder of an MLflow model that names a tagger's export."""
-    with tempfile.TemporaryDirectory() as place, written_folder(folder) as partial:
+    with tempfile.TemporaryDirectory() as place, atomic_folder(folder) as partial:
         file = Path(place) / REFERENCE
         write_json(file, {"folder": str(export.resolve()), "identity": identity})
         write_model(partial, file)

@@ -125,7 +125,7 @@ def bioc(lines: Iterable[dict[str, Any]], json_: bool) -> Iterator[str]:
     yield "\n]}\n" if json_ else TAIL
 
 
-def formatted(lines: Iterable[dict[str, Any]], format: str) -> Iterator[str]:
+def format_records(lines: Iterable[dict[str, Any]], format: str) -> Iterator[str]:
     """Records as the parts of a file of `format`, a key of FORMATS other than jsonl."""
     if format in ("csv", "tsv"):
         return tabular(lines, "," if format == "csv" else "\t")

@@ -23,9 +23,9 @@ from core.files import InputError
 from core.json_files import digest, json_lines
 from core.outputs import Output
 from core.reading import Span, excerpt
-from core.typed import typed
+from core.typed import check_types
 from datamodules.tasks import Pair, Relation, Tagged
-from inference.detectors import Detected, TaggerDetector, united
+from inference.detectors import Detected, TaggerDetector, unite_mentions
 from inference.options import InputFormat, TextFiles, Work
 from inference.output_formats import format_of
 from inference.stream import Counts, Job, Source, count_lines, process_files
@@ -78,7 +78,7 @@ def typed_documents(
                 yield Typed(name, text, [Detected(a.start, a.end, a.type) for a in found])
         elif kind == "jsonl":
             for where, record in json_lines(path, encoding):
-                yield _typed(where, record)
+                yield _read_typed(where, record)
         else:
             raise InputError(
                 f"{path}: {kind} has no types of mentions; expected jsonl or pubtator, or taggers"
@@ -86,7 +86,7 @@ def typed_documents(
             )
 
 
-def _typed(where: str, record: dict[str, Any]) -> Typed:
+def _read_typed(where: str, record: dict[str, Any]) -> Typed:
     text, mentions = record.get("text"), record.get("mentions")
     if not isinstance(text, str) or not isinstance(mentions, list):
         raise InputError(
@@ -137,7 +137,7 @@ def read_rows(
             yield {"id": str(record.get("id", where.rpartition(":")[2]))} | kept
 
 
-@typed
+@check_types
 def predict_files(
     model: EntityTagger | RelationModel | PairModel | Ranker,
     inputs: Sequence[str | Path],
@@ -209,7 +209,7 @@ def _predict_batch(
                 for tagger in taggers
             ]
             batch = [
-                d._replace(mentions=united(own))
+                d._replace(mentions=unite_mentions(own))
                 for d, own in zip(batch, zip(*found, strict=True), strict=True)
             ]
         related = model.relations(
@@ -260,7 +260,7 @@ def predict_examples(
     return model.predict_examples(examples)
 
 
-@typed
+@check_types
 def predict_task(
     model: EntityTagger | RelationModel | PairModel | Ranker,
     examples: Sequence[Any],

@@ -153,7 +153,7 @@ class Ordered:
         return result
 
 
-def reranking(name: str, options: LinkerOptions) -> tuple[Reranking, str]:
+def make_reranking(name: str, options: LinkerOptions) -> tuple[Reranking, str]:
     """What ranks again with the model that `name` means, and its short name. Raises InputError as
     :func:`experiments.names.encoder`, and for an address of a server without a model."""
     if name.startswith(("http://", "https://")):

@@ -41,14 +41,14 @@ class Mentions(list[list[T]]):
     def _repr_html_(self) -> str:
         """The texts with their mentions marked; of overlapping ones the first."""
         parts = [
-            f"<p>{_marked(text, mentions)}</p>"
+            f"<p>{_mark_mentions(text, mentions)}</p>"
             for text, mentions in zip(self.texts[:SHOWN], self, strict=False)
         ]
         left = len(self.texts) - SHOWN
         return "".join(parts) + (f"<p>… and {left:,} more texts</p>" if left > 0 else "")
 
 
-def _marked(text: str, mentions: Sequence[Any]) -> str:
+def _mark_mentions(text: str, mentions: Sequence[Any]) -> str:
     """A text as HTML; each mention's label is its entity and name, or its type."""
     shown, place = [], 0
     for mention in mentions:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from core.files import InputError
 from core.json_files import read_json
 from core.reading import excerpt
-from datamodules.pretrained import pretrained
+from datamodules.pretrained import find_pretrained
 
 #: key of a Pooling config -> our name of it
 MODES = {
@@ -91,7 +91,7 @@ def read_sentence(name: str) -> Sentence | None:
 
     Raises InputError for a step or a pooling that is not known here.
     """
-    folder = Path(pretrained(name))
+    folder = Path(find_pretrained(name))
     if not (folder / "modules.json").is_file():
         return None
     pooling, dense, unit, prompts = "", list[nn.Module](), False, True

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.artifact import check_export, has_manifest
-from core.files import InputError, check_writable, written_folder
+from core.files import InputError, atomic_folder, check_writable
 from core.json_files import read_json
 from core.reading import sha256
 
@@ -127,15 +127,15 @@ class Onnx:
 def torch_model(name: str) -> tuple[nn.Module, Path, str]:
     """(what returns the output, the folder of its tokenizer and config, the output's name) of a
     model. Raises InputError for one whose output needs more than tokens."""
-    from core.dotted import imported
-    from datamodules.pretrained import load, pretrained
-    from experiments.names import architecture, encoder, finetuned, is_fine_tuned
+    from core.dotted import import_object
+    from datamodules.pretrained import find_pretrained, load
+    from experiments.names import architecture, encoder, find_finetuned, is_fine_tuned
 
     if is_fine_tuned(name) or architecture(encoder(name)) == "token":
         from transformers import AutoModelForTokenClassification
 
-        folder = finetuned(name).folder if is_fine_tuned(name) else Path(encoder(name).folder)
-        folder = folder if folder.is_dir() else Path(pretrained(str(folder)))
+        folder = find_finetuned(name).folder if is_fine_tuned(name) else Path(encoder(name).folder)
+        folder = folder if folder.is_dir() else Path(find_pretrained(str(folder)))
         known = read_json(folder / "config.json")["architectures"]
         if not str(known[0]).endswith("ForTokenClassification"):
             raise InputError(
@@ -149,10 +149,10 @@ def torch_model(name: str) -> tuple[nn.Module, Path, str]:
             f"{name}: it reads linked mentions beside the tokens, which an ONNX file has no input"
             " for"
         )
-    module = imported(chosen.load, "models")(chosen.folder)
+    module = import_object(chosen.load, "models")(chosen.folder)
     if not hasattr(module, "bert"):
         raise InputError(f"{name}: expected an encoder or a tagger")
-    return module.bert, Path(pretrained(chosen.folder)), "last_hidden_state"
+    return module.bert, Path(find_pretrained(chosen.folder)), "last_hidden_state"
 
 
 def write_onnx(name: str, out: Path) -> float:
@@ -170,7 +170,7 @@ def write_onnx(name: str, out: Path) -> float:
         ) from error
     model, folder, output = torch_model(name)
     whole = with_one_output(model, output)
-    with written_folder(out) as partial:
+    with atomic_folder(out) as partial:
         file = partial / ONNX_FILE
         export_onnx(name, whole, file, output)
         most = onnx_difference(whole, file, output)
@@ -289,7 +289,7 @@ def register_model(model: str, name: str, graph: Path | None, negation: bool) ->
     from core.journal import explaining_store
     from core.json_files import write_json
     from core.tracking import use_experiment
-    from experiments.names import finetuned
+    from experiments.names import find_finetuned
     from inference.mlflow_model import REFERENCE, write_model
 
     if graph is not None:
@@ -298,7 +298,7 @@ def register_model(model: str, name: str, graph: Path | None, negation: bool) ->
         Pipeline(graph, model, negation=negation)  # what is wrong with it is said now
         source, facts = graph, {"chain": model, "negation": negation}
     else:
-        found = finetuned(model)
+        found = find_finetuned(model)
         if found.kind not in ("ner", "nested"):
             raise InputError(f"{model}: a model of kind {found.kind}; expected a tagger")
         source, facts = found.folder, {"identity": found.identity}

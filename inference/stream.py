@@ -27,16 +27,16 @@ from tqdm import tqdm
 
 from core.artifact import check_files
 from core.executor import PartsFolder, parts_folder
-from core.files import InputError, explaining, locked, renamed
+from core.files import InputError, explain_failures, lock_file, put_in_place
 from core.json_files import json_lines
 from core.outputs import Output
 from core.reading import Span
-from core.stopping import keeping
-from core.typed import typed
+from core.stopping import report_interrupt
+from core.typed import check_types
 from inference.detectors import BATCH
 from inference.ids import DifferentIds, IdCounter, check_ids
 from inference.options import TextFiles, Work
-from inference.output_formats import format_of, formatted, plain_id
+from inference.output_formats import format_of, format_records, plain_id
 from kg.documents.formats import (
     LINES,
     Document,
@@ -44,10 +44,10 @@ from kg.documents.formats import (
     files_in,
     is_consumed,
     resolve_format,
-    spooled,
+    spool_inputs,
 )
 from kg.documents.mentions import BY_LINE, Layout
-from kg.documents.parts import INPUTS, Plan, planned
+from kg.documents.parts import INPUTS, Plan, make_plan
 
 if TYPE_CHECKING:
     from inference.chain import Pipeline
@@ -142,7 +142,7 @@ def _write_part(
     had begun is resumed."""
     begun, left_out = path.with_name(f"{path.name}.begun"), Counter[str]()
     taken = f"{begun}: another process is writing it. Wait for it, or give another output."
-    with explaining(path), locked(begun, "ab+", taken) as handle:
+    with explain_failures(path), lock_file(begun, "ab+", taken) as handle:
         size, done = _complete_batches(begun)
         handle.truncate(size)
         for batch in batches(islice(source(spans, left_out=left_out), done.documents, None), BATCH):
@@ -154,7 +154,7 @@ def _write_part(
             )
             handle.flush()
             done = _sum(done, count_lines(records))
-        renamed(begun, path)
+        put_in_place(begun, path)
     return done._asdict() | {"left_out": dict(+left_out)}
 
 
@@ -189,15 +189,15 @@ def process_files(
             left_out.update(unused)
         return counts
     with (
-        spooled(inputs) as (given, copies),
+        spool_inputs(inputs) as (given, copies),
         _parts_place(target) as place,
-        keeping(lambda: _describe_kept(place, target)),
+        report_interrupt(lambda: _describe_kept(place, target)),
     ):
         unused = Counter[str]()
         files = [file.resolve() for file in files_in(given, unused)]
         target.check_inputs(files)
         size = max(SMALLEST, sum(file.stat().st_size for file in files) // MOST_PARTS)
-        plan = planned(place, files, reading.format, size, layout)
+        plan = make_plan(place, files, reading.format, size, layout)
         names = [str(file).removeprefix(copies) for file in files]
         made_of = job.settings | {
             "inputs": [list(pair) for pair in zip(names, plan.checksums, strict=True)]
@@ -291,11 +291,11 @@ def _process_stream(
             out.flush()
 
     written = "what is written is complete; the rest of the input is not read"
-    with keeping(lambda: written), target.written({}, {}) as out:
+    with report_interrupt(lambda: written), target.written({}, {}) as out:
         if format == "jsonl":
             out.writelines(json.dumps(one, ensure_ascii=False) + "\n" for one in records())
         else:
-            out.writelines(formatted(records(), format))
+            out.writelines(format_records(records(), format))
     _warn_of_repeated(target, counter.count().repeated)
     return counts, +unused
 
@@ -390,10 +390,10 @@ def _write_output(
         return
     records = (record for path in parts for _, record in json_lines(path))
     with target.written(settings, facts) as out:
-        out.writelines(formatted(records, format))
+        out.writelines(format_records(records, format))
 
 
-@typed
+@check_types
 def link_files(
     pipeline: Pipeline,
     inputs: Sequence[str | Path],

@@ -1,7 +1,7 @@
 """Fine-tuned models on new text: entities, relations, classes of two texts, ranked answers.
 
     model = load_tagger("NCBI/minilm")                   a name or a folder
-                                                         (experiments.names.finetuned)
+                                                         (experiments.names.find_finetuned)
     model.predict(["Renal failure is rare."])            [[Span(0, 13, "Renal failure", "Disease",
                                                          0.98)]]
 
@@ -35,13 +35,13 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from core.artifact import check_export
-from core.dotted import imported
+from core.dotted import import_object
 from core.files import InputError
-from core.typed import typed
+from core.typed import check_types
 from datamodules.finetune import Feature, FinetuneBatch, FinetuneData, bio_decoded, units
 from datamodules.pairs import candidate_pairs, mark_pair, may_overlap, sentences
 from datamodules.tasks import Pair, Relation, Tagged
-from experiments.names import FineTuned, finetuned
+from experiments.names import FineTuned, find_finetuned
 from inference.options import bfloat16, checked_device, checked_texts, uses_bf16
 from inference.results import Mentions
 from models.standard import file_names
@@ -333,7 +333,7 @@ class RelationModel(_Classifier):
     """Names the relation of two entities of a text, which are marked as the task's reader marks
     them (datamodules.pairs)."""
 
-    @typed
+    @check_types
     def predict(
         self,
         texts: Sequence[str],
@@ -356,7 +356,7 @@ class RelationModel(_Classifier):
             [self.data.related(i, Relation("", "", text, "", [])) for i, text in enumerate(own)]
         )
 
-    @typed
+    @check_types
     def relations(
         self, texts: Sequence[str], mentions: Sequence[Sequence[tuple[int, int, str | None]]]
     ) -> list[list[Related]]:
@@ -402,7 +402,7 @@ class RelationModel(_Classifier):
 class PairModel(_Classifier):
     """Names the class of two texts."""
 
-    @typed
+    @check_types
     def predict(self, pairs: Sequence[tuple[str, str]]) -> list[Labelled]:
         return self._labelled(
             [self.data.paired(i, Pair("", "", *pair, "")) for i, pair in enumerate(pairs)]
@@ -428,7 +428,7 @@ class Ranker(FineTunedModel):
         features = [self.data.paired(i, Pair("", "", *pair, "")) for i, pair in enumerate(pairs)]
         return [float(score) for score, _ in self._outputs(features)]
 
-    @typed
+    @check_types
     def rank(self, question: str, answers: Sequence[str]) -> list[Answer]:
         """The answers, best first; of equal scores the one that was given first."""
         scores = self.scores([(question, answer) for answer in answers])
@@ -455,7 +455,7 @@ KINDS: dict[str, type[Tagger] | type[RelationModel] | type[PairModel] | type[Ran
 }
 
 
-@typed
+@check_types
 def load_tagger(
     name: str | Path,
     *,
@@ -464,13 +464,13 @@ def load_tagger(
     batch_size: int = 64,
 ) -> Tagger | RelationModel | PairModel | Ranker:
     """The fine-tuned model that `name` means, a folder or TASK/encoder
-    (:func:`experiments.names.finetuned`).
+    (:func:`experiments.names.find_finetuned`).
 
     batch_size: sequences that are read at once (fine-tuning scores 64). Raises InputError for a
     name that means none, a file that is missing or not the one that the manifest describes, and a
     GPU that is not available.
     """
-    found = finetuned(str(name))
+    found = find_finetuned(str(name))
     folder, manifest = found.folder, found.manifest
     check_export(folder)
     linker = manifest["linker"] or {"name": None, "folder": "encoder", "settings": {}}
@@ -488,10 +488,10 @@ def load_tagger(
     )
     data.read_as(manifest["kind"], manifest["labels"], manifest["language"], manifest["markers"])
     head = partial(
-        imported(manifest["head"]["class_path"], "models"), **manifest["head"]["init_args"]
+        import_object(manifest["head"]["class_path"], "models"), **manifest["head"]["init_args"]
     )
     settings = manifest["model"]["init_args"]
-    module = imported(manifest["model"]["class_path"], "models")(
+    module = import_object(manifest["model"]["class_path"], "models")(
         encoder=str(folder / "encoder"), head=head, **settings
     )
     module.build(data)

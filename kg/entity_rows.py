@@ -8,14 +8,14 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from core.files import InputError, written
+from core.files import InputError, atomic_write
 from core.reading import lines
 
 
 def write_ids(folder: Path, entities: Sequence[str], relations: Sequence[str]) -> None:
     """Write entities.txt and relations.txt, an id a line."""
     for name, ids in (("entities", entities), ("relations", relations)):
-        with written(folder / f"{name}.txt") as handle:
+        with atomic_write(folder / f"{name}.txt") as handle:
             handle.writelines(f"{i}\n" for i in ids)
 
 

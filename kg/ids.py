@@ -114,13 +114,13 @@ class Ids:
 
     @cached_property
     def _spellings(self) -> dict[str, str]:
-        """{id as :func:`_folded` makes it: entity}, ids before alternatives; made when an id is not
-        found as it is written."""
+        """{id as :func:`_fold_id` makes it: entity}, ids before alternatives; made when an id is
+        not found as it is written."""
         found: dict[str, str] = {}
         for entity in self.ids:
-            found.setdefault(_folded(entity), entity)
+            found.setdefault(_fold_id(entity), entity)
         for other, entity in self._others.items():
-            found.setdefault(_folded(other), entity)
+            found.setdefault(_fold_id(other), entity)
         return found
 
     def entity(self, identifier: str) -> str | None:
@@ -128,7 +128,7 @@ class Ids:
         identifier = identifier.strip()
         if identifier in self.ids:
             return identifier
-        return self._others.get(identifier) or self._spellings.get(_folded(identifier))
+        return self._others.get(identifier) or self._spellings.get(_fold_id(identifier))
 
     def resolve(self, identifiers: str) -> Resolved:
         """The entities that a field of ids means."""
@@ -143,7 +143,7 @@ class Ids:
         return Resolved(list(entities), unknown)
 
 
-def _folded(identifier: str) -> str:
+def _fold_id(identifier: str) -> str:
     """An id in one spelling: without a vocabulary that may be left out, else VOCABULARY:number; in
     one case."""
     match = CURIE.fullmatch(identifier.strip())

@@ -183,7 +183,7 @@ class _Step(NamedTuple):
     token: Tensor  # (M, beams)
 
 
-def _renormalised(into: Tensor, close: Tensor) -> tuple[Tensor, Tensor]:
+def _renormalise(into: Tensor, close: Tensor) -> tuple[Tensor, Tensor]:
     """(n, width) and (n,) log probabilities of the children and of the end, over these alone."""
     whole = torch.cat([into, close[:, None]], dim=1).logsumexp(1)
     whole = whole.masked_fill(whole == NEVER, 0.0)  # the root of an empty list of candidates
@@ -228,7 +228,7 @@ def _next(
     into = logp.gather(1, token).masked_fill_(offset >= count[:, None], NEVER)
     close = logp[:, eos].masked_fill(trie.leaf_nodes[at] != node, NEVER)
     if renormalised:
-        into, close = _renormalised(into, close)
+        into, close = _renormalise(into, close)
 
     def scatter_live(values: Tensor) -> Tensor:
         """(n, ...) of live beams -> (mentions, now, ...)"""
@@ -251,7 +251,7 @@ def _next(
     )
 
 
-def _finished(step: _Step, state: _Beams, rule: str) -> tuple[Tensor, Tensor]:
+def _finish(step: _Step, state: _Beams, rule: str) -> tuple[Tensor, Tensor]:
     """(which completed names count (M, K), which continuations run on (M, beams)) by the finish
     rule."""
     beams = step.total.shape[1]
@@ -284,7 +284,7 @@ def _final(state: _Beams, total: Tensor, length: Tensor | int, score: str) -> Te
     return (total + state.extra[:, :1]) / (length + state.extra[:, 1:])
 
 
-def _advanced(decoder: Decoder, state: _Beams, step: _Step, total: Tensor, depth: int) -> _Beams:
+def _advance(decoder: Decoder, state: _Beams, step: _Step, total: Tensor, depth: int) -> _Beams:
     """The state in which the beams have read their new token, the `depth`-th of the name. `total`
     (M, K) says which live."""
     beams = total.shape[1]
@@ -453,7 +453,7 @@ def constrained_search(
             eos,
             renormalised,
         )
-        ends, runs = _finished(step, state, finish_rule)
+        ends, runs = _finish(step, state, finish_rule)
         found = _final(state, step.closed, depth + 1, score).masked_fill(~ends, NEVER)
         best, at = torch.cat([state.score, found], dim=1).topk(beams, dim=1)
         state = state._replace(
@@ -478,7 +478,7 @@ def constrained_search(
                     break
                 decoder.keep(rows)
                 state, step, total = _rows(state, rows), _rows(step, rows), total[rows]
-        state = _advanced(decoder, state, step, total, depth + 1)
+        state = _advance(decoder, state, step, total, depth + 1)
     return [
         [
             (leaf if candidates is None else int(names.concepts[leaf]), value)

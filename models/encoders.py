@@ -43,7 +43,7 @@ from transformers.utils import logging
 
 from core.artifact import check_export
 from core.files import InputError
-from datamodules.pretrained import load, pretrained
+from datamodules.pretrained import find_pretrained, load
 from datamodules.steps import Places
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
@@ -100,7 +100,7 @@ class Packing(NamedTuple):
 
 def layout(batch: Any) -> Tensor | Layout:
     """The attention mask of a batch, with its `places` where it has some
-    (:func:`datamodules.steps.placed`)."""
+    (:func:`datamodules.steps.place_batch`)."""
     mask: Tensor = batch.attention_mask
     return mask if batch.places is None else Layout(mask, batch.places["tokens"], batch.places)
 
@@ -154,7 +154,7 @@ def load_bert(name: str, attention: str = "sdpa", dropout: float | None = None) 
     try:
         config = load(AutoConfig, name)
     except (OSError, ValueError) as error:
-        raise _missing(name, error) from error
+        raise _explain_missing(name, error) from error
     if config.model_type not in LAYERED:
         raise InputError(
             f"encoder {name!r}: a {config.model_type} model; this paper needs a BERT or RoBERTa"
@@ -163,7 +163,7 @@ def load_bert(name: str, attention: str = "sdpa", dropout: float | None = None) 
         )
     kind: Any = LAYERED[config.model_type][0]
     if hasattr(config, IN_FINE_TUNED):
-        return _fine_tuned_bert(Path(pretrained(name)), config, attention, dropout)
+        return _fine_tuned_bert(Path(find_pretrained(name)), config, attention, dropout)
     verbosity = logging.get_verbosity()
     # the pooler that is left out is no news; what is missing is checked below
     logging.set_verbosity_error()
@@ -178,7 +178,7 @@ def load_bert(name: str, attention: str = "sdpa", dropout: float | None = None) 
             output_loading_info=True,
         )
     except OSError as error:
-        raise _missing(name, error) from error
+        raise _explain_missing(name, error) from error
     finally:
         logging.set_verbosity(verbosity)
     bert: BertModel = loaded[0]
@@ -262,7 +262,7 @@ def load_mlm_head(name: str, head: nn.Module) -> bool:
         kind = LAYERED[load(AutoConfig, name).model_type][1]
         loaded: Any = load(kind, name, dtype=torch.float32, output_loading_info=True)
     except OSError as error:
-        raise _missing(name, error) from error
+        raise _explain_missing(name, error) from error
     finally:
         logging.set_verbosity(verbosity)
     whole, report = loaded
@@ -306,7 +306,7 @@ def save_masked_lm(bert: BertModel, head: nn.Module, folder: str | Path) -> None
     whole.save_pretrained(folder)
 
 
-def _missing(name: str, error: Exception) -> InputError:
+def _explain_missing(name: str, error: Exception) -> InputError:
     return InputError(
         f"encoder {name!r}: neither a folder with config.json and weights nor a model of the hub. "
         f"Check the path, or the name and the network. ({str(error).splitlines()[0]})"
@@ -509,7 +509,7 @@ def load_transformer(
     try:
         config = load(AutoConfig, name)
     except (OSError, ValueError) as error:
-        raise _missing(name, error) from error
+        raise _explain_missing(name, error) from error
     if isinstance(config, BertConfig):
         return load_bert(name, attention, dropout)
     options: dict[str, Any] = {"config": config, "dtype": torch.float32}
@@ -521,10 +521,10 @@ def load_transformer(
         if hasattr(config, IN_FINE_TUNED):
             made: Any = kind.from_config(config)
             model = text_part(made).eval()
-            fill_fine_tuned(model, Path(pretrained(name)))
+            fill_fine_tuned(model, Path(find_pretrained(name)))
         elif hasattr(config, TEXT_PART):
             model = text_part(kind.from_config(config)).eval()
-            model.load_state_dict(load_file(Path(pretrained(name)) / "model.safetensors"))
+            model.load_state_dict(load_file(Path(find_pretrained(name)) / "model.safetensors"))
         else:
             made, report = load(kind, name, output_loading_info=True, **options)
             model = text_part(made)
@@ -539,7 +539,7 @@ def load_transformer(
             f" of text ({str(error).splitlines()[0]})"
         ) from error
     except OSError as error:
-        raise _missing(name, error) from error
+        raise _explain_missing(name, error) from error
     finally:
         logging.set_verbosity(verbosity)
     if dropout is not None:

@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from core.dotted import imported
+from core.dotted import import_object
 from core.files import InputError
 from datamodules.finetune import IGNORE, FinetuneBatch
 from models.base import PaperModule
@@ -231,7 +231,7 @@ class AnswerRanker(nn.Module):
         return list(self.scores(states).double().cpu().numpy())
 
 
-def scored(
+def score_predictions(
     kind: str,
     predicted: list[Any],
     gold: list[list[Any]],
@@ -360,7 +360,7 @@ class Finetuning(PaperModule):
     def build(self, data: Any) -> None:
         """Read the encoder and build the head for the labels of `data`
         (:class:`datamodules.finetune.FinetuneData`)."""
-        encoder = imported(self.load, "models")(self.source)
+        encoder = import_object(self.load, "models")(self.source)
         if data.max_length > int(encoder.max_length):  # type: ignore[arg-type]
             raise InputError(
                 f"max_length {data.max_length}: this encoder takes at most {encoder.max_length}"
@@ -423,7 +423,7 @@ class Finetuning(PaperModule):
         manifest = data.task.manifest
         predicted, gold = data.decoded(split, self._outputs), data.gold(split)
         examples = data.examples[split]
-        scores, tallies = scored(
+        scores, tallies = score_predictions(
             data.kind,
             predicted,
             gold,

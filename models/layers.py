@@ -121,7 +121,7 @@ def unit_length(x: Tensor) -> Tensor:
     return unit
 
 
-def pooled(hidden: Tensor, attention_mask: Tensor, pooling: str = "cls") -> Tensor:
+def pool_states(hidden: Tensor, attention_mask: Tensor, pooling: str = "cls") -> Tensor:
     """One vector a sequence, (B, L, H), (B, L) -> (B, H): the first state ("cls"), or the mean
     without padding ("mean")."""
     if pooling == "cls":

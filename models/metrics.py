@@ -132,7 +132,7 @@ def _formula(tallies: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
     return f1_of if tallies.shape[-1] == 3 else ratio_of
 
 
-def _resampled(tallies: np.ndarray, samples: int, seed: int) -> Iterator[np.ndarray]:
+def _resample(tallies: np.ndarray, samples: int, seed: int) -> Iterator[np.ndarray]:
     """(b, k) sums of bootstrap samples of the n examples, in blocks that fit memory.
 
     Examples with the same counts are drawn together, as many of them as fall to their share: the
@@ -151,9 +151,7 @@ def bootstrap_interval(
 ) -> tuple[float, float]:
     """Percentile bootstrap interval of :func:`score` over test examples. Tallies of several seeds
     may be added first."""
-    values = np.concatenate(
-        [_formula(tallies)(sums) for sums in _resampled(tallies, samples, seed)]
-    )
+    values = np.concatenate([_formula(tallies)(sums) for sums in _resample(tallies, samples, seed)])
     low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
 
@@ -166,11 +164,11 @@ def _resampled_seeds(tallies: np.ndarray, samples: int, seed: int) -> Iterator[n
     """
     seeds, n, width = tallies.shape
     if seeds == 1:
-        yield from _resampled(tallies[0], samples, seed)
+        yield from _resample(tallies[0], samples, seed)
         return
     rng = np.random.default_rng(seed + 1)
     rows = np.moveaxis(tallies, 0, 1).reshape(n, seeds * width)
-    for sums in _resampled(rows, samples, seed):
+    for sums in _resample(rows, samples, seed):
         drawn = rng.multinomial(seeds - 1, np.full(seeds, 1 / seeds), size=len(sums))
         yield np.einsum("bs,bsk->bk", drawn, sums.reshape(-1, seeds, width))
 
@@ -197,7 +195,7 @@ class Comparison(NamedTuple):
     p_seeds: float | None
 
 
-def compared(
+def compare_systems(
     first: Mapping[int, np.ndarray],
     second: Mapping[int, np.ndarray],
     samples: int = 10_000,

@@ -238,7 +238,7 @@ def best_tokens(lm: MaskedLM, states: Tensor, k: int, never: Tensor) -> tuple[Te
     return torch.cat(values), torch.cat(tokens)
 
 
-def _grown(
+def _grow(
     tokens: Tensor, score: Tensor, open_: Tensor, value: Tensor, token: Tensor, beams: int
 ) -> tuple[Tensor, Tensor]:
     """One step of the search: (tokens, scores) of the best distinct continuations, best first.
@@ -265,7 +265,7 @@ def _grown(
     return grown.gather(1, kept[..., None].expand(count, -1, size)), total
 
 
-def _decoded(
+def _decode(
     lm: MaskedLM, ids: Tensor, mask: Tensor, first: Tensor, masks: int, beams: int, never: Tensor
 ) -> tuple[Tensor, Tensor]:
     """(tokens (Q, B, n), scores (Q, B)) of queries (Q, L) whose n masks begin at first (Q,)."""
@@ -287,7 +287,7 @@ def _decoded(
         )
         value, token = best_tokens(lm, states.flatten(0, 1), beams, never)
         shape = (count, beam, masks - step, -1)
-        tokens, score = _grown(tokens, score, open_, value.view(shape), token.view(shape), beams)
+        tokens, score = _grow(tokens, score, open_, value.view(shape), token.view(shape), beams)
     return tokens, score
 
 
@@ -363,7 +363,7 @@ def fillings(
         padded = [wide[i] + [pad_id] * (longest - len(wide[i])) for i in batch]
         mask = [[1] * len(wide[i]) + [0] * (longest - len(wide[i])) for i in batch]
         starts = torch.tensor([first[i] for i in batch], device=device)
-        tokens, score = _decoded(
+        tokens, score = _decode(
             lm,
             torch.tensor(padded, device=device),
             torch.tensor(mask, device=device),

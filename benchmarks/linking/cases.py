@@ -22,8 +22,8 @@ from benchmarks.linking.evaluate import BASELINES
 from benchmarks.linking.folds import folds_of
 from benchmarks.linking.sets import refuse_sets
 from benchmarks.options import Folds, Split
-from benchmarks.results import Result, load_result, stored
-from core.files import InputError, written
+from benchmarks.results import Result, list_stored, load_result
+from core.files import InputError, atomic_write
 from core.reading import lines
 from core.spreadsheets import CsvWriter
 from datamodules.linking import Dictionary, Linking
@@ -61,7 +61,7 @@ def scored_run(
     if of and Path(of).is_dir():
         found = [load_result(of)]
     else:
-        known = stored("linking", name)
+        known = list_stored("linking", name)
         numbers = ",".join(map(str, part.folds)) or "all"
         found = [
             r
@@ -196,7 +196,7 @@ def write_cases(run: Run, top: int = 20) -> str:
     """The `top` cases as text; all of them are written beside the predictions, as cases.csv."""
     found = cases(run)
     file = Path(run.result.folder) / "cases.csv"
-    with written(file) as handle:
+    with atomic_write(file) as handle:
         writer = CsvWriter(handle)
         writer.writerow(Case._fields)
         writer.writerows((*c[:2], f"{c.share:.3f}", *c[3:]) for c in found)

@@ -45,14 +45,14 @@ from benchmarks.results import (
     OVERALL,
     Model,
     Result,
-    grouped,
+    group_results,
+    list_stored,
     log_result,
     others,
     result_folder,
     save_result,
-    stored,
 )
-from core.files import InputError, written
+from core.files import InputError, atomic_write
 from core.json_files import digest
 from core.settings import given_options
 from datamodules.linking import Dictionary, Linking, Mention
@@ -151,7 +151,9 @@ def graph_of(dictionary: Dictionary, folder: Path) -> Path:
 # scores
 
 
-def matched(found: Sequence[Place], gold: Sequence[Place], overlap: bool, concepts: bool) -> int:
+def count_matches(
+    found: Sequence[Place], gold: Sequence[Place], overlap: bool, concepts: bool
+) -> int:
     """How many of `gold` have a place of `found` of their own: the same span, or one that overlaps
     it; the same concept, or any.
 
@@ -189,15 +191,15 @@ def tallies_of(found: Sequence[Place], gold: Sequence[Place]) -> dict[str, tuple
         for own in (linked, known)
     )
     return {
-        METRIC: (matched(linked, known, False, True), len(linked), len(known)),
-        "overlap": (matched(linked, known, True, True), len(linked), len(known)),
-        "detection": (matched(spans, gold_spans, False, False), len(spans), len(gold_spans)),
+        METRIC: (count_matches(linked, known, False, True), len(linked), len(known)),
+        "overlap": (count_matches(linked, known, True, True), len(linked), len(known)),
+        "detection": (count_matches(spans, gold_spans, False, False), len(spans), len(gold_spans)),
         "detection, overlap": (
-            matched(spans, gold_spans, True, False),
+            count_matches(spans, gold_spans, True, False),
             len(spans),
             len(gold_spans),
         ),
-        "documents": (matched(said, wanted, False, True), len(said), len(wanted)),
+        "documents": (count_matches(said, wanted, False, True), len(said), len(wanted)),
     }
 
 
@@ -246,7 +248,7 @@ class Annotated(NamedTuple):
         return not any(a < end and start < b for a, b in self.ignored.get(document, ()))
 
 
-def annotated(name: str, part: Folds, files: Files, own: Gold = Gold()) -> Annotated:
+def read_annotated(name: str, part: Folds, files: Files, own: Gold = Gold()) -> Annotated:
     """The texts of an end-to-end task, or one's own. Raises InputError for a split that does not
     exist, and for files that are missing."""
     definition = definition_of(own, part.graph) if own.gold else linking_task(END_TO_END[name])
@@ -269,7 +271,7 @@ class Measured(NamedTuple):
     start: float  # before the first text
 
 
-def measured(
+def link_texts(
     graph: Path,
     chain: str,
     texts: Mapping[str, str],
@@ -364,7 +366,7 @@ def write_predictions(
 ) -> None:
     """predictions.jsonl in `folder`: each text's gold places, what was found, and which of it is
     right."""
-    with written(folder / "predictions.jsonl") as handle:
+    with atomic_write(folder / "predictions.jsonl") as handle:
         for document, mentions in found.items():
             gold = [[p.start, p.end, sorted(p.concepts)] for p in data.gold[document]]
             line: dict[str, Any] = {"id": document, "gold": gold, "found": mentions}
@@ -378,10 +380,12 @@ def score_chain(asked: Evaluation) -> Result:
     own_texts = asked.own
     name = own_texts.name(asked.part.graph) if own_texts.gold else asked.task
     chain, nil = str(steps_of(asked.chain or "dictionary")), asked.threshold
-    data = annotated(name, asked.part, asked.files, own_texts)
+    data = read_annotated(name, asked.part, asked.files, own_texts)
     dictionary = data.fold.dictionary
     own = asked.part.graph or graph_of(dictionary, data.fold.folder / "graph")
-    pipeline, made = measured(own, chain, data.texts, asked.linker, asked.work, nil, asked.matching)
+    pipeline, made = link_texts(
+        own, chain, data.texts, asked.linker, asked.work, nil, asked.matching
+    )
     counted = {
         d: [m for m in mentions if data.counts_at(d, m.start, m.end)]
         for d, mentions in made.found.items()
@@ -411,7 +415,7 @@ def score_chain(asked: Evaluation) -> Result:
         for d, ms in counted.items()
     }
     right = {
-        d: [matched([place], data.gold[d], False, True) > 0 for place in places]
+        d: [count_matches([place], data.gold[d], False, True) > 0 for place in places]
         for d, places in found.items()
     }
     write_predictions(folder, data, shown, right)
@@ -437,7 +441,7 @@ def warn_of_training_texts(detectors: Sequence[str], data: Annotated) -> None:
 
 def format_chain_score(result: Result) -> str:
     """The scores as a table, errors, the protocol, and other chains of the same protocol."""
-    mine = grouped([result])[result.label]
+    mine = group_results([result])[result.label]
     protocol = result.protocol
     lines = [
         (
@@ -467,5 +471,5 @@ def format_chain_score(result: Result) -> str:
     ]
     lines += [f"  {k:<30}{v}" for k, v in protocol.items()]
     lines.append(f"predictions: {result.folder}/predictions.jsonl")
-    pool = [r for r in stored("linking", result.task) if r.folder != result.folder]
+    pool = [r for r in list_stored("linking", result.task) if r.folder != result.folder]
     return "\n".join([*lines, *others(mine, pool, METRIC)])

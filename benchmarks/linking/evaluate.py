@@ -26,10 +26,10 @@ from benchmarks.linking.folds import (
     back_off,
     choose_linkers,
     folds_of,
-    linked,
+    link_fold,
     protocol_record,
     ready,
-    resolved,
+    resolve_protocol,
 )
 from benchmarks.linking.sets import format_sets, score_sets
 from benchmarks.options import Evaluation
@@ -39,14 +39,14 @@ from benchmarks.results import (
     Model,
     Result,
     difference,
-    grouped,
+    group_results,
+    list_stored,
     log_result,
     others,
     result_folder,
     save_result,
-    stored,
 )
-from core.files import InputError, written
+from core.files import InputError, atomic_write
 from datamodules.tasks.gold import definition_of
 from datamodules.tasks.linking import Task, linking_task
 from inference.linkers import (
@@ -87,7 +87,7 @@ class Measured(NamedTuple):
 def measure(make: Callable[[Names], Linker], folds: Sequence[Prepared], composite: str) -> Measured:
     ranks, rankings, shares, started = [], [], [], time.perf_counter()
     for fold in folds:
-        found = linked(make(fold.names), fold)
+        found = link_fold(make(fold.names), fold)
         rows = zip(fold.mentions, found, strict=True)
         ranks.append(
             np.array(
@@ -174,7 +174,7 @@ class Scoring(NamedTuple):
 def begin_scoring(asked: Evaluation, definition: Task, models: int) -> Scoring:
     """The folds that are scored. Raises InputError for another number of models than of folds, and
     when no mention can be scored."""
-    protocol = resolved(asked.protocol, definition)
+    protocol = resolve_protocol(asked.protocol, definition)
     numbers = sorted(set(asked.part.folds))
     split, loaded = folds_of(definition, asked.files, asked.part, asked.own)
     folds = [ready(fold, split, protocol) for fold in loaded]
@@ -244,7 +244,7 @@ def _save_with_predictions(result: Result, made: Measured, folds: Sequence[Prepa
     }
     result = replace(result, details={**result.details, "reasons": reasons, "ties": ties})
     folder = result_folder(result)
-    with written(folder / "predictions.jsonl") as handle:
+    with atomic_write(folder / "predictions.jsonl") as handle:
         handle.writelines(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
     return save_result(result, folder)
 
@@ -252,7 +252,7 @@ def _save_with_predictions(result: Result, made: Measured, folds: Sequence[Prepa
 def format_scores(results: Sequence[Result]) -> str:
     """Scores beside both baselines, groups of mentions, reasons of errors, the protocol, other
     linkers of the same protocol."""
-    ours, groups = results[-1], grouped(results)
+    ours, groups = results[-1], group_results(results)
     if ours.metric != METRIC:
         return format_sets(results)
     mine = groups[ours.label]
@@ -294,5 +294,5 @@ def format_scores(results: Sequence[Result]) -> str:
     lines += [f"  {k:<30}{v}" for k, v in protocol.items() if v is not None]
     lines.append(f"predictions: {ours.folder}/predictions.jsonl")
     known = {r.folder for r in results}
-    pool = [r for r in stored("linking", ours.task) if r.folder not in known]
+    pool = [r for r in list_stored("linking", ours.task) if r.folder not in known]
     return "\n".join([*lines, *others(mine, pool, METRIC)])

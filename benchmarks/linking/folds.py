@@ -32,7 +32,7 @@ from inference.linkers import (
 )
 from inference.load import Linkable, linkable_of
 from inference.options import check_uses
-from inference.reranker import Reranked, reranking
+from inference.reranker import Reranked, make_reranking
 from kg.linking.abbreviations import ShortForms
 from kg.search.names import BIOSYN, normaliser, one_name
 
@@ -62,7 +62,7 @@ def with_one_name(dictionary: Dictionary, rule: str) -> Dictionary:
     return replace(dictionary, ids=list(own), names=chosen)
 
 
-def resolved(protocol: Protocol, definition: Task) -> Protocol:
+def resolve_protocol(protocol: Protocol, definition: Task) -> Protocol:
     """The protocol with the task's own choices where none is given. Raises InputError for rules
     that do not exist."""
     rules = protocol.normalise or BIOSYN
@@ -72,7 +72,7 @@ def resolved(protocol: Protocol, definition: Task) -> Protocol:
     return replace(protocol, normalise=rules, abbreviations=expand, nil=nil)
 
 
-def expanded(mentions: Sequence[Mention], documents: Mapping[str, str]) -> list[list[str]]:
+def expand_mentions(mentions: Sequence[Mention], documents: Mapping[str, str]) -> list[list[str]]:
     """The parts of each mention, with the words that its document defines as abbreviations written
     out."""
     known: dict[str, ShortForms] = {}
@@ -115,7 +115,9 @@ def ready(fold: Linking, split: str, protocol: Protocol) -> Prepared:
     kept = mentions
     if protocol.nil == "left-out":
         kept = [m for m in mentions if any(dictionary.concepts_of(g) for g in m.gold)]
-    parts = expanded(kept, fold.documents) if protocol.abbreviations else [m.parts for m in kept]
+    parts = (
+        expand_mentions(kept, fold.documents) if protocol.abbreviations else [m.parts for m in kept]
+    )
     contexts = [context_of(m, fold.documents) for m in kept]
     return Prepared(
         kept,
@@ -127,7 +129,7 @@ def ready(fold: Linking, split: str, protocol: Protocol) -> Prepared:
     )
 
 
-def linked(linker: Linker, fold: Prepared) -> list[list[Ranking]]:
+def link_fold(linker: Linker, fold: Prepared) -> list[list[Ranking]]:
     """Rankings of every part of every mention; each (string, text) is linked once."""
     asked = [(p, c) for parts, c in zip(fold.parts, fold.contexts, strict=True) for p in parts]
     distinct = list(dict.fromkeys(asked))
@@ -262,7 +264,7 @@ def choose_linkers(asked: Evaluation, tuned: Tuned | None, baselines: Mapping[st
         found = encoder(name, asked.ckpt)
         linkers = [linkable_of(found, options)]
         if asked.rerank:
-            then, label = reranking(asked.rerank, options)
+            then, label = make_reranking(asked.rerank, options)
             linkers = [Reranked(linkers[0], then, label)]
         model = model_of(name, found)
     uses = frozenset[str]().union(*(one.uses for one in linkers))

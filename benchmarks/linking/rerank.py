@@ -50,7 +50,7 @@ def samples_of(
     owners = [mention.document if several else mention.id for mention in fold.mentions]
     ordered = sorted(set(owners), key=digest)
     held = frozenset(ordered[: math.ceil(HELD_OUT * len(ordered))])
-    rankings = prepare.linked(linker.on(fold.names, work or Work()), fold)
+    rankings = prepare.link_fold(linker.on(fold.names, work or Work()), fold)
     found: dict[str, dict[str, Sample]] = {"train": {}, "held_out": {}}
     rows = zip(fold.mentions, owners, fold.parts, fold.contexts, rankings, strict=True)
     for mention, owner, parts, context, ranked in rows:
@@ -70,7 +70,7 @@ def reranked_scores(asked: Reranking) -> list[list[Result]]:
     definition = linking_task(name)
     if asked.epochs is not None and asked.epochs < 1:
         raise InputError(f"EPOCHS={asked.epochs}: expected a number of at least 1")
-    resolved = prepare.resolved(asked.protocol, definition)
+    resolved = prepare.resolve_protocol(asked.protocol, definition)
     chosen = encoder(asked.model, asked.ckpt)
     first = linkable_of(chosen, asked.linker)
     own = encoder(asked.start).folder if asked.start else chosen.folder

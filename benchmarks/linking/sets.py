@@ -31,14 +31,14 @@ from benchmarks.results import (
     Model,
     Result,
     difference,
-    grouped,
+    group_results,
+    list_stored,
     log_result,
     others,
     result_folder,
     save_result,
-    stored,
 )
-from core.files import InputError, written
+from core.files import InputError, atomic_write
 from datamodules.linking import Linking, Mention, diagnoses
 from datamodules.tasks.fetch import data_folder
 from datamodules.tasks.linking import Task
@@ -119,9 +119,9 @@ def answers_of(make: Callable[[Names], Linker], fold: Fold) -> Answers:
     linker = make(fold.dev.names)
     same = fold.dev.names.digest == fold.scored.names.digest
     gold = [gold_of(m, fold.dev.names) for m in fold.dev.mentions]
-    threshold = choose_threshold(prepare.linked(linker, fold.dev), gold)
+    threshold = choose_threshold(prepare.link_fold(linker, fold.dev), gold)
     linker = linker if same else make(fold.scored.names)
-    found = prepare.linked(linker, fold.scored)
+    found = prepare.link_fold(linker, fold.scored)
     said = [answer(parts, threshold) for parts in found]
     return Answers(said, threshold, time.perf_counter() - started, linker)
 
@@ -148,7 +148,7 @@ def prepare_fold(loaded: Linking, split: str, asked: Evaluation, definition: Tas
     """A fold of a task of sets. Raises InputError without a dev split."""
     if "dev" not in loaded.splits:
         raise InputError(f"{definition.name}: no dev split here, and the threshold is chosen on it")
-    protocol = prepare.resolved(asked.protocol, definition)
+    protocol = prepare.resolve_protocol(asked.protocol, definition)
     prepared = [prepare.ready(loaded, one, protocol) for one in (split, "dev")]
     return Fold(*prepared)
 
@@ -181,7 +181,7 @@ def score_sets(
     split, folds = load_folds(asked, definition)
     if len(chosen.linkers) not in (0, 1, len(folds)):
         raise InputError(f"{definition.name}: {len(chosen.linkers)} models, {len(folds)} folds")
-    protocol = prepare.resolved(asked.protocol, definition)
+    protocol = prepare.resolve_protocol(asked.protocol, definition)
     numbers = sorted(set(asked.part.folds))
     scored = [fold.scored for fold in folds]
     record = prepare.protocol_record(definition, split, scored, protocol, numbers) | SETTING
@@ -288,7 +288,7 @@ def write_answers(
     made: Sequence[Answers],
 ) -> None:
     """predictions.jsonl: of each mention its text, parts, gold and said names."""
-    with written(result_folder(result) / "predictions.jsonl") as handle:
+    with atomic_write(result_folder(result) / "predictions.jsonl") as handle:
         for fold, own, answers in zip(folds, gold, made, strict=True):
             for mention, wanted, said in zip(fold.mentions, own, answers.said, strict=True):
                 line = {
@@ -319,14 +319,14 @@ def answer_unlabelled(
         said = answer([ranking_of[part] for part in own], made.threshold)
         item["normalized_result"] = diagnoses.SEVERAL.join(name_concepts(said, names))
     folder = result_folder(result)
-    with written(folder / unlabelled.name) as handle:
+    with atomic_write(folder / unlabelled.name) as handle:
         json.dump(items, handle, ensure_ascii=False, indent=2)
     LOG.info(f"{folder / unlabelled.name}: {len(items):,} diagnoses answered, for CBLUE")
 
 
 def format_sets(results: Sequence[Result]) -> str:
     """Scores beside both baselines, groups of mentions, the protocol, other linkers."""
-    ours, groups = results[-1], grouped(results)
+    ours, groups = results[-1], group_results(results)
     mine = groups[ours.label]
     width = max(map(len, groups)) + 2
     lines = [
@@ -352,5 +352,5 @@ def format_sets(results: Sequence[Result]) -> str:
     lines += [f"  {k:<30}{v}" for k, v in ours.protocol.items() if v is not None]
     lines.append(f"predictions: {ours.folder}/predictions.jsonl")
     folders = {r.folder for r in results}
-    pool = [r for r in stored("linking", ours.task) if r.folder not in folders]
+    pool = [r for r in list_stored("linking", ours.task) if r.folder not in folders]
     return "\n".join([*lines, *others(mine, pool, METRIC)])

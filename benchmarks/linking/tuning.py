@@ -20,7 +20,7 @@ from benchmarks.linking.evaluate import score_linker
 from benchmarks.options import Evaluation, LinkerTuning, check_task
 from benchmarks.results import Result, model_of
 from core.artifact import read_manifest
-from core.dotted import imported
+from core.dotted import import_object
 from core.files import InputError
 from core.json_files import digest, read_json
 from core.settings import given_options
@@ -84,7 +84,7 @@ def training_settings(
     the linker's options with the pooling that is trained)."""
     _, recipe = recipe_of(chosen)
     settings = dict(settings)
-    protocol = prepare.resolved(asked.protocol, definition)
+    protocol = prepare.resolve_protocol(asked.protocol, definition)
     for key in recipe["finetune"].get("protocol", ()):
         settings[f"build.{key}"] = getattr(protocol, key)
     if "pooling" in recipe["model"]["init_args"]:
@@ -107,7 +107,10 @@ def train_folds(
     making, training = dict[str, Any](), dict[str, Any]()
     for key, value in settings.items():
         (making if key.startswith("build.") else training)[key.removeprefix("build.")] = value
-    build, takes = imported(recipe["finetune"]["build"], "datamodules"), recipe["finetune"]["data"]
+    build, takes = (
+        import_object(recipe["finetune"]["build"], "datamodules"),
+        recipe["finetune"]["data"],
+    )
     texts = asked.texts.as_gold()
     _, loaded = prepare.folds_of(definition, asked.files, asked.part, texts)
     numbers = sorted(set(asked.part.folds)) or range(len(loaded))

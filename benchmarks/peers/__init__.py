@@ -27,9 +27,9 @@ from benchmarks.finetune import score_seeds
 from benchmarks.linking.ends import (
     METRIC,
     Annotated,
-    annotated,
     graph_of,
     place_of,
+    read_annotated,
     result_of,
     write_predictions,
 )
@@ -41,13 +41,13 @@ from benchmarks.results import (
     Model,
     Result,
     difference,
-    grouped,
+    group_results,
     log_result,
     result_folder,
     save_result,
 )
 from core.commands import child_environment, python_command
-from core.files import InputError, written
+from core.files import InputError, atomic_write
 from core.json_files import digest, read_json, write_json
 from core.settings import given_options, nearest
 from core.spreadsheets import CsvWriter
@@ -57,7 +57,7 @@ from datamodules.options import Files
 from datamodules.tasks.gold import Gold
 from datamodules.tasks.linking import END_TO_END
 from experiments.machine import SeedTraining
-from experiments.names import NotTrained, encoder, is_task, trained
+from experiments.names import NotTrained, encoder, is_task, list_trained
 from experiments.pretrain import pretrain
 from inference.chain import DETECTORS, Pipeline, steps_of
 from inference.options import LinkerOptions, UnusedOptions
@@ -138,7 +138,7 @@ def train_missing(chains: Sequence[str], files: Files) -> None:
             if (
                 is_task(word)
                 and "@" not in word
-                and not {model, folder_name(model)} & set(trained(task))
+                and not {model, folder_name(model)} & set(list_trained(task))
             ):
                 LOG.info(f"{word} is missing: it is fine-tuned first")
                 score_seeds(SeedTraining(task=task, model=model or None, files=files))
@@ -228,7 +228,7 @@ def in_a_process(
 
 
 def write_lines(path: Path, rows: Sequence[Sequence[Any]]) -> Path:
-    with written(path) as handle:
+    with atomic_write(path) as handle:
         handle.writelines(json.dumps(list(row), ensure_ascii=False) + "\n" for row in rows)
     return path
 
@@ -243,7 +243,7 @@ def names_of(graph: Path) -> list[tuple[str, str, str, str]]:
     ]
 
 
-def scored(
+def save_scores(
     data: Annotated, graph: Path, title: str, identity: str, answer: Mapping[str, Any]
 ) -> Result:
     """The result of what a process found, saved and logged."""
@@ -330,7 +330,7 @@ def compare_peers(
     check_peers(peers)
     files, linker = files or Files(), linker or LinkerOptions()
     wanted = list(chains) or chains_of(task)
-    data = annotated(task, Folds(split=split, graph=graph), files, own)
+    data = read_annotated(task, Folds(split=split, graph=graph), files, own)
     train_missing(wanted, files)
     dictionary = (graph or graph_of(data.fold.dictionary, data.fold.folder / "graph")).resolve()
     place = runs_folder() / "peers" / task / data.split
@@ -347,7 +347,11 @@ def compare_peers(
         options = {"graph": str(dictionary), "chain": chain, "nil": nil, "linker": settings}
         answer = in_a_process(sys.executable, "chain", names, texts, options, place / "chain.json")
         runs.append(
-            Run(chain, True, scored(data, dictionary, chain, digest(pipeline.identities), answer))
+            Run(
+                chain,
+                True,
+                save_scores(data, dictionary, chain, digest(pipeline.identities), answer),
+            )
         )
     for name in peers or PEERS:
         peer = PEERS[name]
@@ -361,7 +365,7 @@ def compare_peers(
             )
             own_options = {k: v for k, v in options.items() if k not in ("graph", "train")}
             identity = digest([peer.packages, own_options, fingerprint(dictionary)])
-            result = scored(data, dictionary, f"peer {name}", identity, answer)
+            result = save_scores(data, dictionary, f"peer {name}", identity, answer)
             runs.append(Run(peer.title, False, result))
         except InputError as error:
             runs.append(Run(peer.title, False, None, str(error)))
@@ -398,7 +402,7 @@ def rows_of(runs: Sequence[Run]) -> list[list[str]]:
             rows.append([run.title, run.reason, *[""] * (len(COLUMNS) - 2)])
             continue
         own, details = run.result.scores, run.result.details
-        low, high = grouped([run.result])[run.result.label].interval(METRIC) or (0.0, 0.0)
+        low, high = group_results([run.result])[run.result.label].interval(METRIC) or (0.0, 0.0)
         strict = own[OVERALL]
         rows.append(
             [
@@ -419,7 +423,7 @@ def comparisons(runs: Sequence[Run]) -> list[str]:
     """The best chain against each peer, and the dictionary's speed beside the fastest peer of no
     lower F1 than it."""
     groups: dict[str, Group] = {
-        r.title: grouped([r.result])[r.result.label] for r in runs if r.result
+        r.title: group_results([r.result])[r.result.label] for r in runs if r.result
     }
     strict = {r.title: r.result.scores[OVERALL][METRIC] for r in runs if r.result}
     ours, theirs = (
@@ -453,7 +457,7 @@ def format_comparison(data: Annotated, runs: Sequence[Run]) -> str:
     CsvWriter(text).writerows(rows)
     out = runs_folder() / "tables" / f"peers_{data.task}_{data.split}.csv"
     out.parent.mkdir(parents=True, exist_ok=True)
-    with written(out) as handle:
+    with atomic_write(out) as handle:
         handle.write(text.getvalue())
     gold = sum(bool(place.concepts) for own in data.gold.values() for place in own)
     title = (

@@ -34,7 +34,7 @@ from typing import Any
 
 from benchmarks.perf.alone import call_alone
 from core.commands import child_environment, python_command
-from core.files import InputError, written
+from core.files import InputError, atomic_write
 from core.json_files import read_json, write_json
 from core.settings import nearest, split_commas
 from core.tracking import ROOT, commit, runs_folder
@@ -334,7 +334,7 @@ def command(name: str, device: str) -> list[str]:
     return python_command("-m", "core.call", *words)
 
 
-def finished(
+def run_to_end(
     words: list[str], environment: Mapping[str, str], limit: float
 ) -> tuple[int, str, str]:
     """(exit status, standard output, standard error) of a command. Raises TimeoutExpired after
@@ -366,7 +366,7 @@ def done_part(name: str, device: str, where: Mapping[str, str], jobs: int = 1) -
         threads = str(max(1, (os.cpu_count() or 1) // jobs))
         environment |= {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
     try:
-        status, printed, said = finished(command(name, device), environment, LIMIT * jobs)
+        status, printed, said = run_to_end(command(name, device), environment, LIMIT * jobs)
         found = json.loads(printed.splitlines()[-1]) if not status else None
         why = "" if found is not None else (said or printed)[-4000:]
     except subprocess.TimeoutExpired:
@@ -419,7 +419,7 @@ def merge(folder: Path, names: list[str]) -> list[dict[str, Any]]:
             own["commit"][:9],
         )
         lines.append("| " + " | ".join(str(cell).replace("|", "/") for cell in row) + " |")
-    with written(folder.with_suffix(".md")) as handle:
+    with atomic_write(folder.with_suffix(".md")) as handle:
         handle.write("\n".join(lines) + "\n")
     return records
 

@@ -11,7 +11,7 @@ from xml.sax.saxutils import escape
 import numpy as np
 import pyarrow as pa
 
-from core.files import written_folder
+from core.files import atomic_folder
 from kg.graph import KINDS, KnowledgeGraph, table
 
 
@@ -178,7 +178,7 @@ def pubmed(
 ) -> list[Path]:
     """Write `documents` articles in `files` files of PubMed's XML to `folder`; their texts are
     `texts`, in turn."""
-    with written_folder(folder) as partial:
+    with atomic_folder(folder) as partial:
         for number in range(files):
             path = partial / f"pubmed26n{number:04d}.xml{'.gz' if compressed else ''}"
             with (

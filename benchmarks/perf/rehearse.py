@@ -38,7 +38,7 @@ import yaml
 
 from core.call import command_words
 from core.commands import child_environment, python_command
-from core.files import InputError, locked, written
+from core.files import InputError, atomic_write, lock_file
 from core.json_files import read_json, write_json
 from core.tracking import ROOT, runs_folder
 from experiments.machine import Inputs, Machine
@@ -273,7 +273,7 @@ def run_rehearsal(
     )
     if plan:
         return "\n".join(f"# {stage.title}\n{stage.command}" for stage in stages)
-    with locked(
+    with lock_file(
         above / f"{paper}.lock",
         "w",
         f"{home}: another rehearsal of {paper} is running. Wait for it, or stop it first.",
@@ -282,7 +282,7 @@ def run_rehearsal(
         if not (above / "mlflow.db").is_file():
             make_store(environment["MLFLOW_TRACKING_URI"])
         processes = (where.devices or max(1, gpus())) * (where.nodes or 1)
-        with written(file) as handle:
+        with atomic_write(file) as handle:
             yaml.safe_dump(overlay(rehearsal, steps, processes, gpus() > 0, meter), handle)
         costs, wholes = measure_stages(stages, environment, home, meter, file, share, rehearsal)
         results = {

@@ -31,8 +31,8 @@ from typing import Literal
 
 import numpy as np
 
-from core.dotted import imported
-from core.files import written
+from core.dotted import import_object
+from core.files import atomic_write
 from core.json_files import read_json, write_json
 from core.logs import quiet_libraries
 from datamodules.corpus import is_held_out
@@ -77,7 +77,7 @@ KINDS = list(ENDINGS)
 SAME = "别称"  #: the relation that kg.build.refine makes equivalences of
 
 
-def scaled(size: float, scale: float, least: int = 1) -> int:
+def scale_size(size: float, scale: float, least: int = 1) -> int:
     """The share `scale` of `size`, `least` or more."""
     return max(least, round(size * scale))
 
@@ -136,11 +136,11 @@ def umls(
     names."""
     rng = np.random.default_rng(seed)
     concepts, names, relations = (
-        scaled(concepts, scale, 300),
-        scaled(names, scale, 1500),
-        scaled(relations, scale, 2000),
+        scale_size(concepts, scale, 300),
+        scale_size(names, scale, 1500),
+        scale_size(relations, scale, 2000),
     )
-    definitions = min(concepts, scaled(definitions, scale, 50))
+    definitions = min(concepts, scale_size(definitions, scale, 50))
     owner = np.sort(
         np.concatenate([np.arange(concepts), rng.integers(0, concepts, names - concepts)])
     )
@@ -148,7 +148,7 @@ def umls(
     source, draw = rng.integers(0, len(SOURCES), names), rng.random(names)
     # of the others than the preferred ones
     spanish = rng.random(names) < (1 - english) * names / max(1, names - concepts)
-    with written(place / "MRCONSO.RRF") as handle:
+    with atomic_write(place / "MRCONSO.RRF") as handle:
         for n in range(names):
             first = form[n] == 0
             language, sab = (
@@ -160,21 +160,21 @@ def umls(
                 f"C{owner[n] + 1:07d}|{language}|{status}|L{n:07d}|PF|S{n:07d}|Y|A{n:07d}||M{n}|D{n}|{sab}|{kind}|D{n}|"  # noqa: E501
                 f"{english_name(int(owner[n]), int(form[n])).capitalize()}|0|{suppress}||\n"
             )
-    with written(place / "MRSTY.RRF") as handle:
+    with atomic_write(place / "MRSTY.RRF") as handle:
         handle.writelines(
             f"C{c + 1:07d}|T{c % 127 + 1:03d}|A1.2|Type {c % 127 + 1}|AT{c:08d}|256|\n"
             for c in range(concepts)
         )
     write_relations(place / "MRREL.RRF", rng, concepts, relations)
     said = sentences(rng, definitions, 24)
-    with written(place / "MRDEF.RRF") as handle:
+    with atomic_write(place / "MRDEF.RRF") as handle:
         for c, text in zip(
             np.sort(rng.choice(concepts, definitions, replace=False)), said, strict=True
         ):
             handle.write(
                 f"C{c + 1:07d}|A{c:07d}|AT{c:08d}||{'MSH' if c % 2 else 'NCI'}|{text}|N||\n"
             )
-    with written(place / "release.dat") as handle:
+    with atomic_write(place / "release.dat") as handle:
         handle.write("umls.release.name=synthetic\numls.release.date=20990101\n")
     return (
         f"{concepts:,} concepts, {names:,} names, {relations:,} relations, {definitions:,}"
@@ -186,7 +186,7 @@ def write_relations(file: Path, rng: np.random.Generator, concepts: int, relatio
     """MRREL: every relation and its inverse, as UMLS lists both."""
     head, tail = frequent_first(rng, concepts, relations), rng.integers(0, concepts, relations)
     label = frequent_first(rng, 900, relations)
-    with written(file) as handle:
+    with atomic_write(file) as handle:
         for n in range(relations):
             number = int(label[n & ~1]) ^ (n & 1)
             one, two = (head[n & ~1], tail[n & ~1]) if n & 1 else (tail[n], head[n])
@@ -238,8 +238,8 @@ def pubmedds(
         however few there are.
     """
     rng = np.random.default_rng(seed)
-    documents, concepts = scaled(documents, scale, 40), scaled(concepts, scale, 300)
-    with written(place) as handle:
+    documents, concepts = scale_size(documents, scale, 40), scale_size(concepts, scale, 300)
+    with atomic_write(place) as handle:
         for number, title in enumerate(sentences(rng, documents, 10)):
             text, found = "", []
             meant = frequent_first(rng, concepts, mentions)
@@ -283,7 +283,7 @@ def chinese_graph(
     from kg.graph import KnowledgeGraph, table
 
     rng = np.random.default_rng(seed)
-    entities, triples = scaled(entities, scale, 400), scaled(triples, scale, 2000)
+    entities, triples = scale_size(entities, scale, 400), scale_size(triples, scale, 2000)
     names = [chinese_name(e) for e in range(entities)]
     ids = [f"Z{e:07d}" for e in range(entities)]
     head, tail = frequent_first(rng, entities, triples), rng.integers(0, entities, triples)
@@ -293,7 +293,7 @@ def chinese_graph(
         for h, r, t in zip(head, label, tail, strict=True)
         if h != t
     }
-    other = rng.choice(entities - 4, scaled(entities, same), replace=False)
+    other = rng.choice(entities - 4, scale_size(entities, same), replace=False)
     rows |= {(int(e), SAME, int(e) + 4): None for e in other}  # the next one of its type
     KnowledgeGraph(
         table(
@@ -341,10 +341,13 @@ def chinese_text(
     mention_every: characters for each mention.  held_out: as in :func:`pubmedds`.
     """
     rng = np.random.default_rng(seed)
-    documents, entities = scaled(characters / document, scale, 40), scaled(entities, scale, 400)
+    documents, entities = (
+        scale_size(characters / document, scale, 40),
+        scale_size(entities, scale, 400),
+    )
     pool = ["".join(pair) for pair in rng.choice(CHARACTERS, (4000, 2))]  # words of running text
     clauses = document // mention_every
-    with written(place) as handle:
+    with atomic_write(place) as handle:
         for number in range(documents):
             meant, said = (
                 frequent_first(rng, entities, clauses),
@@ -497,7 +500,7 @@ def write_inputs(file: Path) -> None:
     for name, recipe in asked["inputs"].items():
         begun = time.monotonic()
         sizes = {key: value for key, value in recipe.items() if key not in ("write", "to")}
-        said[name] = imported(f"benchmarks.perf.synthetic.{recipe['write']}", "benchmarks")(
+        said[name] = import_object(f"benchmarks.perf.synthetic.{recipe['write']}", "benchmarks")(
             Path(asked["folder"]) / recipe["to"], asked["scale"], **sizes
         )
         LOG.info(f"{name}: {said[name]} ({time.monotonic() - begun:.0f} s)")

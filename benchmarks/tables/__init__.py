@@ -46,8 +46,8 @@ from benchmarks.tables.cells import (
     significance,
 )
 from benchmarks.tables.missing import run_missing
-from core.dotted import imported
-from core.files import InputError, written
+from core.dotted import import_object
+from core.files import InputError, atomic_write
 from core.outputs import claimed_files
 from core.tracking import runs_folder
 from datamodules.options import Files
@@ -83,7 +83,7 @@ def content(
     if kind in MEASURED:
         cells = MEASURED[kind](table, choices)
         return format_comparison(cells), cells
-    count = COUNTED[kind] if kind in COUNTED else imported(kind, "benchmarks")
+    count = COUNTED[kind] if kind in COUNTED else import_object(kind, "benchmarks")
     return count(table, choices, files), []
 
 
@@ -114,6 +114,6 @@ def write_table(
         text = format_table(table, lines, cells)
         bodies = (text + "\n", as_csv(cells) if cells else lines_as_csv(lines))
         for file, body in zip(paths, bodies, strict=True):
-            with written(file) as handle:
+            with atomic_write(file) as handle:
                 handle.write(body)
     return text, paths

@@ -10,7 +10,7 @@ from benchmarks.linking.sizes import linking_sizes
 from benchmarks.options import Choices
 from benchmarks.results import OVERALL
 from benchmarks.tables.cells import spread
-from benchmarks.tables.measured import System, Table, linked
+from benchmarks.tables.measured import System, Table, find_linking
 from core.files import InputError
 from datamodules.options import Files
 
@@ -19,7 +19,7 @@ LOG = logging.getLogger(__name__)
 
 def populations(table: Table, choices: Choices, files: Files) -> list[list[str]]:
     """Groups of mentions by systems, on one task."""
-    results = linked(table["task"], table["split"], choices)
+    results = find_linking(table["task"], table["split"], choices)
     columns = {
         name: System(c["measured"]).select_results(results) if "measured" in c else []
         for name, c in table["columns"].items()

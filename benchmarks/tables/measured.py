@@ -18,10 +18,10 @@ from benchmarks.results import (
     Style,
     check_protocol,
     difference,
-    grouped,
+    group_results,
+    list_stored,
     p_value,
     seed_of,
-    stored,
     training_of,
 )
 from benchmarks.synonyms import samples_checksum
@@ -61,7 +61,7 @@ class System:
     def group(self, results: Iterable[Result]) -> Group | None:
         """Its results as seeds, None where there are none. Raises InputError for runs of several
         pre-trainings."""
-        groups = list(grouped(self.select_results(results)).values())
+        groups = list(group_results(self.select_results(results)).values())
         if len(groups) > 1:
             firsts = [one.results[0] for one in groups]
             place = runs_folder() / firsts[0].kind
@@ -95,14 +95,16 @@ def systems(table: Table) -> list[System]:
 # results of a table
 
 
-def linked(task: str, split: str, choices: Choices, varies: Sequence[str] = ()) -> list[Result]:
+def find_linking(
+    task: str, split: str, choices: Choices, varies: Sequence[str] = ()
+) -> list[Result]:
     """Results of a linking task's split, all of one protocol but for `varies`; of each baseline the
     last one alone."""
     folds = ",".join(map(str, choices.folds)) or "all"
     split = choices.split or split
     found = [
         r
-        for r in stored("linking", task)
+        for r in list_stored("linking", task)
         if r.split == split and r.protocol["fold_numbers"] == folds
     ]
     check_protocol(task, found, varies, "Say which with SPLIT= or FOLDS=.")
@@ -114,7 +116,7 @@ def fine_tuned(task: str, wanted: Sequence[System], profile: str | None = None) 
     """Results of a fine-tuning task, all of one protocol."""
     found = [
         r
-        for r in stored("finetune", task)
+        for r in list_stored("finetune", task)
         if profile in (None, r.protocol["profile"]) and "share" not in r.protocol
     ]
     kept = [
@@ -124,16 +126,16 @@ def fine_tuned(task: str, wanted: Sequence[System], profile: str | None = None) 
     return kept
 
 
-def retrieved(wanted: Sequence[System], samples: str | None) -> list[Result]:
+def find_retrieval(wanted: Sequence[System], samples: str | None) -> list[Result]:
     """Results of synonym retrieval on the samples with this checksum, or on the only ones there
     are."""
-    found = [r for r in stored("synonyms") if samples in (None, r.protocol["samples"])]
+    found = [r for r in list_stored("synonyms") if samples in (None, r.protocol["samples"])]
     kept = [r for system in distinct(wanted) for r in system.select_results(found)]
     check_protocol("synonyms", kept, (), "Say which with SAMPLES=.")
     return kept
 
 
-def probed(wanted: Sequence[System], choices: Choices) -> list[Result]:
+def find_probing(wanted: Sequence[System], choices: Choices) -> list[Result]:
     """Results of probing with the queries and in the way that `choices` say, or in the only way
     there is."""
     keys = {"limit": "limit", "seed": "seed", "method": "method", "masks": "masks", "beam": "beams"}
@@ -149,7 +151,7 @@ def probed(wanted: Sequence[System], choices: Choices) -> list[Result]:
         )
         return graph and all(result.protocol[own] == value for own, value in chosen.items())
 
-    found = [r for r in stored("probing") if fits(r)]
+    found = [r for r in list_stored("probing") if fits(r)]
     kept = [r for system in distinct(wanted) for r in system.select_results(found)]
     check_protocol(
         "probing", kept, (), f"Say which with GRAPH=, {'=, '.join(k.upper() for k in keys)}=."
@@ -157,7 +159,7 @@ def probed(wanted: Sequence[System], choices: Choices) -> list[Result]:
     return kept
 
 
-def pretrained(model: str) -> tuple[Path | None, list[dict[str, float]]]:
+def find_pretraining(model: str) -> tuple[Path | None, list[dict[str, float]]]:
     """(the configuration's folder, metrics at the end of each of its finished runs, by seed) of a
     paper's newest pre-training.
 
@@ -185,7 +187,9 @@ def pretrained(model: str) -> tuple[Path | None, list[dict[str, float]]]:
 def scores(table: Table, choices: Choices) -> list[Cell]:
     """Linkers by tasks, each in several metrics."""
     columns, metrics, varies = table["columns"], table["metrics"], table.get("varies", ())
-    results = {name: linked(c["task"], c["split"], choices, varies) for name, c in columns.items()}
+    results = {
+        name: find_linking(c["task"], c["split"], choices, varies) for name, c in columns.items()
+    }
     rival = rival_of(table)
     cells = []
     for row in table["rows"]:
@@ -255,7 +259,7 @@ def finetune(table: Table, choices: Choices) -> list[Cell]:
                 if metric is None and group == OVERALL:
                     tests += _against(rival, row, own, results[column["task"]], asked, "examples")
             elif system and "pretraining" in column:
-                folder, ends = pretrained(system.model)
+                folder, ends = find_pretraining(system.model)
                 metric, scale = column["pretraining"], column.get("scale", 1)
                 values = [scale * end[metric] for end in ends if metric in end]
                 places = (str(folder),) if values else ()
@@ -266,13 +270,13 @@ def finetune(table: Table, choices: Choices) -> list[Cell]:
 
 def synonyms(table: Table, choices: Choices) -> list[Cell]:
     """Encoders by D1, D2 and D3."""
-    found = retrieved(systems(table), samples_checksum(choices.samples))
+    found = find_retrieval(systems(table), samples_checksum(choices.samples))
     return _by_group(table, found, {name: (name, "acc@1") for name in table["columns"]})
 
 
 def probing(table: Table, choices: Choices) -> list[Cell]:
     """Masked language models by types of queries."""
-    found = probed(systems(table), choices)
+    found = find_probing(systems(table), choices)
     return _by_group(
         table, found, {name: (c["type"], c["measure"]) for name, c in table["columns"].items()}
     )

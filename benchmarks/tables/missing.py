@@ -15,10 +15,10 @@ from benchmarks.tables.measured import (
     BASELINES,
     System,
     Table,
+    find_linking,
+    find_probing,
+    find_retrieval,
     fine_tuned,
-    linked,
-    probed,
-    retrieved,
     systems,
 )
 from core.files import InputError
@@ -72,9 +72,9 @@ def linkings(table: Table, choices: Choices, files: Files, seeds: str | None) ->
     for system in sorted(systems(table), key=lambda s: s.model in BASELINES):
         for task, split in tasks.items():
             baseline = system.model in BASELINES
-            if system.select_results(linked(task, split, choices, table.get("varies", ()))) or (
-                baseline and task in covered
-            ):
+            if system.select_results(
+                find_linking(task, split, choices, table.get("varies", ()))
+            ) or (baseline and task in covered):
                 continue
             own = dict(system.options)
             tuned, backoff = own.pop("finetuned", None), own.pop("backoff", False)
@@ -105,7 +105,7 @@ def linkings(table: Table, choices: Choices, files: Files, seeds: str | None) ->
 
 def retrievals(table: Table, choices: Choices, files: Files, seeds: str | None) -> list[Missing]:
     """Every row on one set of samples."""
-    found = retrieved(systems(table), samples_checksum(choices.samples))
+    found = find_retrieval(systems(table), samples_checksum(choices.samples))
     plan = []
     for s in systems(table):
         model = f"{s.model}:{s.options['unit']}" if s.model in WORDS else s.model
@@ -118,7 +118,7 @@ def retrievals(table: Table, choices: Choices, files: Files, seeds: str | None) 
 
 def probings(table: Table, choices: Choices, files: Files, seeds: str | None) -> list[Missing]:
     """Every row by one set of queries, asked in one way."""
-    found = probed(systems(table), choices)
+    found = find_probing(systems(table), choices)
     names = ("graph", "limit", "seed", "method", "masks", "beam")
     how: dict[str, Any] = {
         name: getattr(choices, name) for name in names if getattr(choices, name) is not None

@@ -20,10 +20,18 @@ from core.arrays import read_table
 from core.files import InputError
 from datamodules.corpus import Example
 from datamodules.embert.entity_names import Pieces, Replacements
-from datamodules.embert.text import ORIGINAL, SYNONYM, Text, corrupted, joined, part, replaced
+from datamodules.embert.text import (
+    ORIGINAL,
+    SYNONYM,
+    Text,
+    corrupt_text,
+    join_segments,
+    part,
+    replace_mentions,
+)
 from datamodules.masking import IGNORE
-from datamodules.rows import attention, numbered, padded
-from datamodules.segments import cut_place, ends_of_sentences, placed
+from datamodules.rows import attention, number_rows, stack_rows
+from datamodules.segments import cut_place, ends_of_sentences, place_segments
 from datamodules.steps import CorpusData, Places
 from datamodules.tokenizers import replacements
 from kg.build.thesaurus import Thesaurus
@@ -61,7 +69,7 @@ class EMBERTBatch(NamedTuple):
     # (7,) tokens of the masked LM, pairs, R, tokens of long entities, T atomic, T adjective,
     # sequences
     counts: Tensor
-    places: Places | Any = None  # of a training batch: datamodules.steps.placed
+    places: Places | Any = None  # of a training batch: datamodules.steps.place_batch
 
     def masks(self) -> dict[str, Tensor]:
         sides = {
@@ -185,17 +193,17 @@ class EMBERTData(CorpusData):
             return part(own, 0, n), IGNORE
         first, second = part(own, 0, cut), part(own, cut, n)
         if wrong and self.pair == "sop":
-            return joined(second, first, limit), 1
+            return join_segments(second, first, limit), 1
         if wrong:
             pool = self.held_out_indices if held_out else self.train_indices
             other = self.corpus[int(pool[rng.integers(len(pool))])]
             second = part(other, self.cut(other), len(other.ids))
-        return joined(first, second, limit), int(wrong)
+        return join_segments(first, second, limit), int(wrong)
 
     def example(self, index: int, rng: np.random.Generator, held_out: bool) -> EMBERTExample:
         text, label = self.text(index, held_out, rng)
-        text = replaced(text, self.names, self.replace, self.max_length - 3, rng)
-        found = corrupted(
+        text = replace_mentions(text, self.names, self.replace, self.max_length - 3, rng)
+        found = corrupt_text(
             text,
             self.pieces,
             rng,
@@ -207,7 +215,7 @@ class EMBERTData(CorpusData):
             self.longest_part,
         )
         whole = len(text.ids) + 2 + (text.cut > 0)
-        place = placed(len(text.ids), text.cut, False)
+        place = place_segments(len(text.ids), text.cut, False)
         ids = np.full(whole, self.tokenizer.sep_token_id, np.int64)
         ids[0], ids[place] = self.tokenizer.cls_token_id, found.ids
         mlm, segments = np.full((2, whole), IGNORE, np.int64)
@@ -236,11 +244,11 @@ class EMBERTData(CorpusData):
             *examples, strict=True
         )
         mlm, segments, pair = (
-            padded(masked, IGNORE),
-            padded(ends, IGNORE),
+            stack_rows(masked, IGNORE),
+            stack_rows(ends, IGNORE),
             np.array(pairs, np.int64),
         )
-        replaced_ones, parts = numbered(around, 2), numbered(hidden, 5)
+        replaced_ones, parts = number_rows(around, 2), number_rows(hidden, 5)
         sizes = [
             (mlm != IGNORE).sum(),
             (pair != IGNORE).sum(),
@@ -251,9 +259,9 @@ class EMBERTData(CorpusData):
             sum(sequences),
         ]
         arrays = (
-            padded(ids, self.tokenizer.pad_token_id),
+            stack_rows(ids, self.tokenizer.pad_token_id),
             attention(ids),
-            padded(second, 0),
+            stack_rows(second, 0),
             mlm,
             pair,
             replaced_ones,

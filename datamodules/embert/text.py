@@ -42,7 +42,7 @@ def part(example: Example, first: int, last: int) -> Text:
     )
 
 
-def joined(first: Text, second: Text, limit: int) -> Text:
+def join_segments(first: Text, second: Text, limit: int) -> Text:
     """Two segments as one sequence of at most `limit` tokens; what is too much of the second is cut
     off."""
     n, room = len(first.ids), limit - len(first.ids)
@@ -56,7 +56,7 @@ def joined(first: Text, second: Text, limit: int) -> Text:
     )
 
 
-def replaced(
+def replace_mentions(
     text: Text, names: Replacements, share: float, limit: int, rng: np.random.Generator
 ) -> Text:
     """`text` with a `share` of its replaceable mentions replaced, half of them by a synonym, half
@@ -205,7 +205,7 @@ def _unit_bounds(text: Text, entities: bool) -> np.ndarray:
     return np.append(np.flatnonzero(unit_start), len(text.ids))
 
 
-def corrupted(
+def corrupt_text(
     text: Text,
     pieces: Pieces,
     rng: np.random.Generator,

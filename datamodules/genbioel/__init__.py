@@ -19,13 +19,13 @@ from torch import Tensor
 
 from core.files import InputError
 from core.json_files import write_json
-from datamodules.genbioel.denoising import infilled, permuted
+from datamodules.genbioel.denoising import infill_spans, permute_sentences
 from datamodules.genbioel.finetuning import MentionSamples
 from datamodules.genbioel.inputs import FILE, Inputs
 from datamodules.genbioel.samples import GraphSamples
 from datamodules.genbioel.store import manifest_of
 from datamodules.masking import IGNORE
-from datamodules.rows import attention, padded
+from datamodules.rows import attention, stack_rows
 from datamodules.steps import Places, StepData
 from datamodules.tokenizers import tokenizer_fingerprint
 
@@ -40,7 +40,7 @@ class GenBioELBatch(NamedTuple):
     decoder_input_ids: Tensor  # (B, T); padding is at the end, where no label looks back at it
     labels: Tensor  # (B, T) the token that follows each, of the name and its </s>; else -100
     counts: Tensor  # (1,) labels
-    places: Places | Any = None  # of a training batch: datamodules.steps.placed
+    places: Places | Any = None  # of a training batch: datamodules.steps.place_batch
 
     def masks(self) -> dict[str, Tensor]:
         return {"tokens": self.attention_mask > 0, "predicted": self.labels != IGNORE}
@@ -162,7 +162,9 @@ class GenBioELData(StepData):
         """(encoder's ids, decoder's ids, labels) of a sample: Lewis et al., Section 2.2; <s> text
         </s> is predicted."""
         ids = np.array(self.text(sample, rng), np.int64)
-        noisy = infilled(permuted(ids, self.ends, rng), rng, self.inputs.mask, self.mask, self.span)
+        noisy = infill_spans(
+            permute_sentences(ids, self.ends, rng), rng, self.inputs.mask, self.mask, self.span
+        )
         noisy = noisy[: self.inputs.max_length - 2]
         bos, eos = self.inputs.bos, self.inputs.eos
         return [bos, *noisy.tolist(), eos], [eos, bos, *ids.tolist()], [bos, *ids.tolist(), eos]
@@ -174,12 +176,12 @@ class GenBioELData(StepData):
 
     def collate(self, examples: list[GenBioELExample]) -> GenBioELBatch:
         encoder, decoder, labels = zip(*examples, strict=True)
-        predicted = padded(labels, IGNORE)
+        predicted = stack_rows(labels, IGNORE)
         counts = np.array([(predicted != IGNORE).sum()], np.float32)
         arrays = (
-            padded(encoder, self.inputs.pad),
+            stack_rows(encoder, self.inputs.pad),
             attention(encoder),
-            padded(decoder, self.inputs.pad),
+            stack_rows(decoder, self.inputs.pad),
             predicted,
             counts,
         )

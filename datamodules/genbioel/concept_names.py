@@ -16,17 +16,19 @@ from core.files import InputError
 from datamodules.linking import Dictionary
 from kg.search.names import SYMBOLS, normaliser
 
-RULES = "lower+symbols"  #: of kg.search.names; what :func:`normalised` does to many names at once
+RULES = (
+    "lower+symbols"  #: of kg.search.names; what :func:`normalise_names` does to many names at once
+)
 
 
-def _spaced(text: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+def _space_symbols(text: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     return pc.utf8_trim_whitespace(pc.replace_substring_regex(text, r"[\s\p{Z}]+", " "))
 
 
-def normalised(names: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+def normalise_names(names: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     """Names in lower case, white space and symbols as one space; of symbols alone, as they are."""
-    lower = _spaced(pc.utf8_lower(names))
-    bare = _spaced(pc.replace_substring_regex(lower, SYMBOLS, " "))
+    lower = _space_symbols(pc.utf8_lower(names))
+    bare = _space_symbols(pc.replace_substring_regex(lower, SYMBOLS, " "))
     return pc.if_else(pc.equal(bare, ""), lower, bare)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 
-def permuted(ids: np.ndarray, ends: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def permute_sentences(ids: np.ndarray, ends: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """`ids` (n,) with its sentences in random order. A sentence ends with a token that `ends`
     (vocabulary,) marks."""
     last = np.flatnonzero(ends[ids])
@@ -20,7 +20,7 @@ def permuted(ids: np.ndarray, ends: np.ndarray, rng: np.random.Generator) -> np.
     )
 
 
-def infilled(
+def infill_spans(
     ids: np.ndarray, rng: np.random.Generator, mask: int, share: float = 0.3, span: float = 3.0
 ) -> np.ndarray:
     """`ids` (n,) with `share` of its tokens gone, in spans of Poisson(`span`) lengths, each

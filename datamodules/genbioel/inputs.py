@@ -20,7 +20,7 @@ from transformers import PreTrainedTokenizerFast
 from core.files import InputError
 from core.json_files import read_json
 from core.reading import excerpt
-from datamodules.contexts import END, START, balanced, sides
+from datamodules.contexts import END, START, balance_sides, sides
 from datamodules.tokenizers import load_tokenizer
 
 IS = "is"
@@ -42,7 +42,7 @@ class Window(NamedTuple):
 def window(left: str, right: str, words: int) -> Window:
     """At most `words` words of both sides, those next to the mention, balanced around it."""
     before, after = plain(left).split(), plain(right).split()
-    keep, follow = balanced(len(before), len(after), words)
+    keep, follow = balance_sides(len(before), len(after), words)
     return Window(" ".join(before[len(before) - keep :]), " ".join(after[:follow]))
 
 
@@ -143,7 +143,7 @@ class Inputs:
     ) -> list[int]:
         """<s> left START mention END right </s>, of at most max_length tokens."""
         own = [*self.start, *mention[: self.max_mention], *self.end]
-        keep, follow = balanced(len(left), len(right), self.max_length - 2 - len(own))
+        keep, follow = balance_sides(len(left), len(right), self.max_length - 2 - len(own))
         return [self.bos, *left[len(left) - keep :], *own, *right[:follow], self.eos]
 
     def query_ids(self, mention: Sequence[int]) -> list[int]:

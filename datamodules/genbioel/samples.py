@@ -31,7 +31,7 @@ import pyarrow.parquet as pq
 from transformers import PreTrainedTokenizerFast
 
 from core.files import InputError
-from datamodules.genbioel.concept_names import left_to_one, normalised
+from datamodules.genbioel.concept_names import left_to_one, normalise_names
 from datamodules.genbioel.inputs import Inputs
 from datamodules.genbioel.store import FORMAT, SAMPLES, Rows, array, manifest_of, save_rows
 from datamodules.genbioel.templates import DEFINITION, SAME, SYNONYMS, TEMPLATES, Template
@@ -59,7 +59,7 @@ class Drawn(NamedTuple):
     context: list[int]  # or these names
 
 
-def drawn(
+def draw_example(
     own: np.ndarray,
     definitions: np.ndarray,
     target: int | None,
@@ -97,7 +97,7 @@ def drawn(
 
 
 class GraphSamples:
-    """A folder that :func:`build_samples` wrote, memory-mapped. `few`: as in :func:`drawn`.
+    """A folder that :func:`build_samples` wrote, memory-mapped. `few`: as in :func:`draw_example`.
 
     Raises InputError when it is none, or of another tokenizer.
     """
@@ -138,7 +138,7 @@ class GraphSamples:
         concept, name, held = self.row(sample)
         own = self.members[self.first_name[concept] : self.first_name[concept + 1], 1]
         definitions = np.arange(self.first_definition[concept], self.first_definition[concept + 1])
-        return drawn(
+        return draw_example(
             own, definitions, None if held else name, name if held else None, rng, self.few
         )
 
@@ -184,7 +184,7 @@ def _read_names(
 ) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
     """(concept id of each name, the names, normalised); names left out are counted."""
     table = source.select_names(graph.names)
-    text = normalised(table["name"])
+    text = normalise_names(table["name"])
     empty, stays_out = pc.equal(text, ""), _is_listed(table["name"], text, listed)
     excluded = pc.and_(stays_out, pc.invert(empty))
     counts["names"] += len(graph.names)

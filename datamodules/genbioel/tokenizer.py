@@ -32,7 +32,7 @@ TOKENIZER = Artifact("tokenizer", "kepl data tokenizer --help", FORMAT, ("recipe
 OFTEN = 1000  # each of the samples' own words counts as often as a frequent word of the texts
 
 
-def trained(texts: Iterable[str], size: int) -> PreTrainedTokenizerFast:
+def train_tokenizer(texts: Iterable[str], size: int) -> PreTrainedTokenizerFast:
     """A tokenizer of at most `size` tokens, learnt from lower-cased texts. Raises InputError for
     too small a size."""
     words = sorted(
@@ -75,7 +75,7 @@ def build_tokenizer(graph: list[str], out: str, size: int = 8000, fresh: bool = 
     if TOKENIZER.is_kept(folder, {"recipe": recipe}, fresh):
         return folder
     loaded = [KnowledgeGraph.load(g) for g in graph]
-    made = trained((text for one in loaded for text in graph_texts(one)), size)
+    made = train_tokenizer((text for one in loaded for text in graph_texts(one)), size)
     manifest: dict[str, Any] = {"recipe": recipe}
     with TOKENIZER.writing(folder, manifest) as partial:
         made.save_pretrained(partial)

@@ -15,9 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from core.files import InputError, written
-from datamodules.masking import IGNORE, masked, units
-from datamodules.rows import attention, framed, numbered, padded
+from core.files import InputError, atomic_write
+from datamodules.masking import IGNORE, mask_tokens, units
+from datamodules.rows import attention, frame_ids, number_rows, stack_rows
 from datamodules.steps import CorpusData, Places
 from kg.graph import KnowledgeGraph, fingerprint
 from kg.vectors.embeddings import EmbeddingTable
@@ -41,7 +41,7 @@ class KeBioLMBatch(NamedTuple):
     entity: Tensor  # (M,) row of the gold entity in the entity table
     known: Tensor  # (M,) how often the training text mentions the entity
     counts: Tensor  # (3,) predicted tokens, labelled tokens, mentions
-    places: Places | Any = None  # of a training batch: datamodules.steps.placed
+    places: Places | Any = None  # of a training batch: datamodules.steps.place_batch
 
     def masks(self) -> dict[str, Tensor]:
         return {"tokens": self.attention_mask > 0, "predicted": self.mlm_labels != IGNORE}
@@ -116,14 +116,14 @@ class KeBioLMData(CorpusData):
         found = self.sequence(index)
         spans = found.mentions[:, :2]
         unit = units(found.word_start, spans if self.whole_entity_masking else spans[:0])
-        ids, labels = masked(found.ids, unit, rng, self.mask_id, self.random_ids, **self.rates)
+        ids, labels = mask_tokens(found.ids, unit, rng, self.mask_id, self.random_ids, **self.rates)
         bio = np.full(len(ids) + 2, O)
         for start, end in spans + 1:
             bio[start], bio[start + 1 : end] = B, I
         mentions = found.mentions[: self.max_mentions] + np.array([1, 1, 0])
-        original = framed(found.ids, self.tokenizer)
+        original = frame_ids(found.ids, self.tokenizer)
         return KeBioLMExample(
-            framed(ids, self.tokenizer),
+            frame_ids(ids, self.tokenizer),
             original,
             np.pad(labels, 1, constant_values=IGNORE),
             bio,
@@ -133,15 +133,15 @@ class KeBioLMData(CorpusData):
     def collate(self, examples: list[KeBioLMExample]) -> KeBioLMBatch:
         assert isinstance(self.tokenizer.pad_token_id, int)
         ids, original, mlm, bio, mentions = zip(*examples, strict=True)
-        labels, outside = padded(mlm, IGNORE), padded(bio, IGNORE)
-        flat = numbered(mentions, 3)
+        labels, outside = stack_rows(mlm, IGNORE), stack_rows(bio, IGNORE)
+        flat = number_rows(mentions, 3)
         counts = np.array(
             [(labels != IGNORE).sum(), (outside != IGNORE).sum(), len(flat)], np.float32
         )
         pad = self.tokenizer.pad_token_id
         arrays = (
-            padded(ids, pad),
-            padded(original, pad),
+            stack_rows(ids, pad),
+            stack_rows(original, pad),
             attention(ids),
             labels,
             outside,
@@ -160,7 +160,7 @@ class KeBioLMData(CorpusData):
         names into `folder`."""
         super().export(folder)
         table = EmbeddingTable.load(self.entities)
-        with written(Path(folder) / "entities.txt") as handle:
+        with atomic_write(Path(folder) / "entities.txt") as handle:
             handle.writelines(f"{i}\n" for i in table.entity_ids)
         if self.graph is not None:
             for name in ("entities", "names"):

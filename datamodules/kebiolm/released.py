@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from core.files import InputError, written
+from core.files import InputError, atomic_write
 from core.json_files import json_lines
 from kg.graph import KnowledgeGraph
 
@@ -34,7 +34,7 @@ def convert(source: Path, out: Path, graph: str | None = None) -> None:
         ids[row] = name
     if not ids:
         raise InputError(f"{file}: no entities in this file. Fetch it again.")
-    with written(out / "entities.txt") as handle:
+    with atomic_write(out / "entities.txt") as handle:
         handle.writelines(f"{ids.get(row, f'[ROW_{row}]')}\n" for row in range(max(ids) + 1))
     if graph is not None:
         known = set(KnowledgeGraph.load(graph).entities["id"].to_pylist())

@@ -37,9 +37,9 @@ import pyarrow.parquet as pq
 
 from core.arrays import read_table
 from core.artifact import Artifact
-from core.files import InputError, written
+from core.files import InputError, atomic_write
 from core.json_files import json_lines
-from datamodules.contexts import marked
+from datamodules.contexts import mark_mention
 from kg.linking.homonyms import Description
 
 SPLITS = ("train", "dev", "test")
@@ -176,13 +176,13 @@ def context_of(mention: Mention, documents: Mapping[str, str]) -> str | None:
     text = documents.get(mention.document)
     if text is None or mention.start is None or mention.end is None:
         return None
-    return marked(text, mention.start, mention.end)
+    return mark_mention(text, mention.start, mention.end)
 
 
 # on disk
 
 
-def _checked(name: str, split: str, mention: Mention, documents: Mapping[str, str]) -> None:
+def _check_mention(name: str, split: str, mention: Mention, documents: Mapping[str, str]) -> None:
     where = f"{name}, {split}, mention {mention.id!r}"
     if not mention.parts or not all(p.strip() for p in mention.parts):
         raise InputError(f"{where}: an empty mention. Fix the line in the source, or remove it.")
@@ -278,7 +278,7 @@ def save_linking(
         ]
         records["documents"] = [{"id": i, "text": t} for i, t in documents.items()]
         for part, values in records.items():
-            with written(partial / f"{part}.jsonl") as handle:
+            with atomic_write(partial / f"{part}.jsonl") as handle:
                 handle.writelines(json.dumps(value, ensure_ascii=False) + "\n" for value in values)
     return manifest
 
@@ -298,7 +298,7 @@ def check_task(
         )
     for split, mentions in splits.items():
         for mention in mentions:
-            _checked(name, split, mention, documents)
+            _check_mention(name, split, mention, documents)
         if twice := [i for i, c in Counter(m.id for m in mentions).items() if c > 1]:
             raise InputError(
                 f"{name}: id {twice[0]!r} occurs twice in {split}. Give every mention its own."

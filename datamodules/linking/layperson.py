@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from core.files import written
+from core.files import atomic_write
 from datamodules.linking import SPLITS, Dictionary, Mention, split_by_hash
 from datamodules.linking.readers import Rows
 from kg.build.sources import hpo, obo
@@ -33,7 +33,7 @@ def hpo_layperson(
     the first of them by id, and each of them is right.
     """
     found = Counter() if found is None else found
-    ontology = obo.parsed(hpo.files(folder)[0])
+    ontology = obo.parse_terms(hpo.files(folder)[0])
     graph = obo.graph(
         ontology, "Human Phenotype Ontology", hpo.branches(ontology) | {hpo.ROOT: "all"}
     )
@@ -88,7 +88,7 @@ def hpo_translated(
     kg.build.translations does.
     """
     found = Counter() if found is None else found
-    ontology = obo.parsed(hpo.files(folder)[0])
+    ontology = obo.parse_terms(hpo.files(folder)[0])
     branches = hpo.branches(ontology) | {hpo.ROOT: "all"}
     graph = obo.graph(ontology, "Human Phenotype Ontology", branches)
     rows = Rows(found)
@@ -146,6 +146,6 @@ def write_held_out(out: Path, hpo: Path | None = None, translations: Path | None
         splits = hpo_translated(translations, hpo)[1]
         held_out |= {m.mention.lower() for s in ("dev", "test") for m in splits[s]}
     names = sorted(held_out)
-    with written(out) as handle:
+    with atomic_write(out) as handle:
         handle.writelines(f"{name}\n" for name in names)
     return f"{out}: {len(names):,} names"

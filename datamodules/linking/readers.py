@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from core.files import InputError, explained
+from core.files import InputError, explain_error
 from core.reading import excerpt, lines, whole_number
 from datamodules.linking import Dictionary, Mention
 from kg.build.sources import medic as medic_source
@@ -123,11 +123,11 @@ def contents(place: Path) -> dict[str, bytes]:
             raise InputError(
                 f"{place}: the archive is cut or broken ({error}). Fetch it again."
             ) from error
-        raise explained(error, place) from error
+        raise explain_error(error, place) from error
     return dict(sorted(result.items()))
 
 
-def _decoded(where: str, content: bytes) -> Iterator[tuple[str, str]]:
+def _decode(where: str, content: bytes) -> Iterator[tuple[str, str]]:
     for number, raw in enumerate(content.split(b"\n"), 1):
         try:
             line = raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r")
@@ -157,7 +157,7 @@ def biosyn_dictionary(place: Path, name: str, found: Counter[str] | None = None)
             " dictionaries."
         )
     rows = Rows(found)
-    for where, line in _decoded(f"{place}!{name}", files[name]):
+    for where, line in _decode(f"{place}!{name}", files[name]):
         part = line.split("||")
         if len(part) != 2:
             raise InputError(f"{where}: expected id||name, got {excerpt(line)}")
@@ -182,7 +182,7 @@ def biosyn_mentions(
     for name, content in contents(place).items():
         if not name.startswith(f"{folder}/") or not name.endswith(".concept"):
             continue
-        for where, line in _decoded(f"{place}!{name}", content):
+        for where, line in _decode(f"{place}!{name}", content):
             part = line.split("||")
             span = part[1].split("|") if len(part) == 5 else []
             if len(span) != 2 or not all(s.isdecimal() for s in span):

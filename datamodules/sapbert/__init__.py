@@ -74,7 +74,7 @@ class SapBERTBatch(NamedTuple):
     concept: Tensor  # (N,) in the groups' order
     query: Tensor  # (N,) bool: a held-out name that is searched for (validation only)
     counts: Tensor  # (1,) names
-    places: Places | Any = None  # of a training batch: datamodules.steps.placed
+    places: Places | Any = None  # of a training batch: datamodules.steps.place_batch
 
     def masks(self) -> dict[str, Tensor]:
         return {f"tokens{number}": mask > 0 for number, mask in enumerate(self.attention_mask)}

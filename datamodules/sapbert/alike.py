@@ -18,13 +18,13 @@ WORD = re.compile(r"\w+")
 SAME = ("preferred", "exact", "synonym")
 
 
-def normalised(names: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+def normalise_names(names: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     """Names in lower case, runs of white space as one space, none at the ends."""
     lower = pc.utf8_lower(names)
     return pc.utf8_trim_whitespace(pc.replace_substring_regex(lower, r"[\s\p{Z}]+", " "))
 
 
-def united(loaded: list[KnowledgeGraph], concepts: pa.Array) -> np.ndarray:
+def unite_concepts(loaded: list[KnowledgeGraph], concepts: pa.Array) -> np.ndarray:
     """(concepts,) for each its own number, or that of the concept of an earlier graph that it is
     one with.
 
@@ -42,7 +42,7 @@ def united(loaded: list[KnowledgeGraph], concepts: pa.Array) -> np.ndarray:
     for graph in loaded:
         table = graph.names.filter(pc.is_in(graph.names["kind"], value_set=pa.array(SAME)))
         rows = zip(
-            *(c.to_pylist() for c in (table["id"], normalised(table["name"]), table["kind"])),
+            *(c.to_pylist() for c in (table["id"], normalise_names(table["name"]), table["kind"])),
             strict=True,
         )
         label: dict[int, list[str]] = {}

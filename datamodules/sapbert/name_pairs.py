@@ -50,7 +50,7 @@ from datamodules.graph_names import (
     shuffle_rich,
 )
 from datamodules.linking import Dictionary, Linking, load_linking
-from datamodules.sapbert.alike import normalised, same_words, similar_concepts, united
+from datamodules.sapbert.alike import normalise_names, same_words, similar_concepts, unite_concepts
 from datamodules.tokenizers import (
     load_tokenizer,
     token_rows,
@@ -77,7 +77,7 @@ def drawn_pairs(size: int, most: int, key: str) -> np.ndarray:
     return np.stack([first, second], 1)
 
 
-def _listed(path: str | None) -> pa.Array:
+def _read_list(path: str | None) -> pa.Array:
     """The lines of a file, none without one."""
     return pa.array(read_list(path), pa.string())
 
@@ -129,7 +129,7 @@ def _read_rows(
         counts["names"] += len(table)
         counts["names of other languages or kinds"] += len(table) - len(kept)
         owners.append(one[pc.index_in(kept["id"], value_set=concepts).to_numpy()])
-        texts += normalised(kept["name"]).chunks
+        texts += normalise_names(kept["name"]).chunks
         language = pc.index_in(kept["language"], value_set=languages)
         bits.append(1 << language.to_numpy().astype(np.int64))
     owner = np.concatenate(owners).astype(np.int64)
@@ -163,15 +163,15 @@ def _names(folders: Sequence[str], source: PairSource) -> _Names:
     graphs = [KnowledgeGraph.load(folder) for folder in folders]
     concepts = pc.unique(pa.chunked_array([graph.ids for graph in graphs]))
     each = np.arange(len(concepts))
-    one = united(graphs, concepts) if source.unite else each
+    one = unite_concepts(graphs, concepts) if source.unite else each
     rows = _read_rows(graphs, source, concepts, one, counts)
     traded = _trade_concepts(graphs if source.trade_names else [], concepts, one)
     if source.unite:
         counts["concepts united with one of an earlier graph"] = int((one != each).sum())
     rows = _drop_rows(rows, pc.equal(rows.text, "").to_numpy(), "empty names", counts)
-    listed = pc.is_in(rows.text, value_set=normalised(_listed(source.exclude_names)))
+    listed = pc.is_in(rows.text, value_set=normalise_names(_read_list(source.exclude_names)))
     rows = _drop_rows(rows, listed.to_numpy(), "names that --exclude_names lists", counts)
-    excluded = pc.index_in(_listed(source.exclude_concepts), value_set=concepts).drop_null()
+    excluded = pc.index_in(_read_list(source.exclude_concepts), value_set=concepts).drop_null()
     out = one[excluded.to_numpy()]
     reason = "names of concepts that --exclude_concepts lists"
     rows = _drop_rows(rows, np.isin(rows.owner, out), reason, counts)
@@ -471,7 +471,7 @@ def _number_mentions(
     concepts = pa.array(sorted(set(dictionary.ids)), pa.string())
     texts = [*dictionary.names, *(text for text, _ in known)]
     owners = [*dictionary.ids, *(concept for _, concept in known)]
-    names, number = number_texts(normalised(pa.array(texts, pa.string())))
+    names, number = number_texts(normalise_names(pa.array(texts, pa.string())))
     owner = pc.index_in(pa.array(owners, pa.string()), value_set=concepts).to_numpy()
     rows = np.stack([number, owner.astype(np.int64)], 1)
     own = len(dictionary.ids)

@@ -22,7 +22,7 @@ from core.json_files import write_json
 from datamodules.masking import IGNORE
 from datamodules.mentions import Mentions, mentions
 from datamodules.ordered import Ordered, OrderedText, blank, save_array
-from datamodules.rows import grouped, longest, numbered
+from datamodules.rows import group_rows, longest, number_rows
 from datamodules.smedbert.negatives import Sampler, once, without_neighbours
 from datamodules.steps import Places
 from kg.graph import KnowledgeGraph
@@ -58,7 +58,7 @@ class SMedBERTBatch(NamedTuple):
     # validation (P, R) the neighbour, then others of its type drawn by Q; -1 for none
     ranked: Tensor | None = None
     even: Tensor | None = None  # validation (P, R) the same with others drawn evenly
-    places: Places | Any = None  # of a training batch: datamodules.steps.placed
+    places: Places | Any = None  # of a training batch: datamodules.steps.place_batch
 
     def masks(self) -> dict[str, Tensor]:
         text = {"tokens": self.attention_mask > 0, "predicted": self.mlm_labels != IGNORE}
@@ -71,7 +71,7 @@ class SMedBERTBatch(NamedTuple):
         return {
             "longest": max(map(longest, spans)),
             "infused": tokens,
-            "relations": grouped(relation),
+            "relations": group_rows(relation),
         }
 
 
@@ -170,7 +170,7 @@ class SMedBERTData(OrderedText):
         texts, plain, hidden, told, rngs, _ = zip(*examples, strict=True)
         text = self.texts(texts)
         unmasked, hidden_ones, told_ones = (
-            self.linked(numbered(part, 3)) for part in (plain, hidden, told)
+            self.linked(number_rows(part, 3)) for part in (plain, hidden, told)
         )
         every = torch.cat([unmasked.neighbours, told_ones.neighbours])
         told_ones, rest = halves(

@@ -18,13 +18,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, cast
 
-from core.files import PARTIAL, InputError, renamed
+from core.files import PARTIAL, InputError, put_in_place
 from core.json_files import read_json, write_json
 from core.reading import sha256
 from core.tracking import runs_folder
 from datamodules.sources.addresses import Unreachable, download
 from datamodules.sources.listing import File, Source, sources
-from datamodules.sources.mirrors import Hit, copied, fits, hits, member_of
+from datamodules.sources.mirrors import Hit, copy_hit, fits, hits, member_of
 
 LOG = logging.getLogger(__name__)
 _told: set[str] = set()  # what a mirror does not have is reported once
@@ -90,9 +90,9 @@ def fetch(
     for file in absent:
         needed = file.sha256 or sums.get(file.path)
         try:
-            came = _mirrored(source, file, needed, found, here)
+            came = _copy_from_mirror(source, file, needed, found, here)
             if came is None and network and file.url is not None:
-                came = _downloaded(source, file, needed, here, silent)
+                came = _download_file(source, file, needed, here, silent)
         except Unreachable as error:
             why = str(error)
         else:
@@ -124,7 +124,7 @@ def _record(name: str, here: Path, path: str, got: str, sums: dict[str, str]) ->
     )
 
 
-def _mirrored(
+def _copy_from_mirror(
     source: Source, file: File, wanted: str | None, found: Sequence[Hit], here: Path
 ) -> str | None:
     same = [hit for hit in found if hit.sha256 == wanted]
@@ -138,12 +138,12 @@ def _mirrored(
             "Give a MIRROR that holds one of them."
         )
     for hit in (*same, *named)[:1]:
-        copied(hit, here / file.path)
+        copy_hit(hit, here / file.path)
         return hit.sha256
     return None
 
 
-def _downloaded(
+def _download_file(
     source: Source, file: File, wanted: str | None, here: Path, silent: set[str]
 ) -> str:
     target, url = here / file.path, cast(str, file.url)
@@ -160,7 +160,7 @@ def _downloaded(
                 member_of(coming, url, file.archive)
             got = sha256(coming)
             if wanted is None or got == wanted:
-                renamed(coming, target)
+                put_in_place(coming, target)
                 return got
             coming.unlink()
             # what was resumed may have been another version's beginning
@@ -178,7 +178,7 @@ def place() -> Path:
     return runs_folder() / "data" / "benchmarks" / "raw"
 
 
-def fetched(
+def fetch_dataset(
     dataset: str, data: str | Path, mirror: Sequence[str | Path] = (), network: bool = True
 ) -> Path:
     """Fetch and verify a data set's files, and report optional ones that are not available. Returns

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from core.files import PARTIAL, InputError, explained, renamed
+from core.files import PARTIAL, InputError, explain_error, put_in_place
 
 LARGEST = 2 << 30  # bytes that one address may send
 TIMEOUT, TRIES, PAUSE = 30.0, 3, 2.0  # seconds for an answer, attempts, seconds between them
@@ -39,7 +39,7 @@ def download(url: str, target: Path, label: str) -> None:
             time.sleep(PAUSE)
         try:
             _attempt(url, partial, label)
-            renamed(partial, target)
+            put_in_place(partial, target)
             return
         except urllib.error.HTTPError as error:
             error.close()
@@ -63,7 +63,7 @@ def download(url: str, target: Path, label: str) -> None:
                 # help
                 break
         except OSError as error:
-            raise explained(error, partial) from error
+            raise explain_error(error, partial) from error
     assert why is not None
     raise why
 

@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 
 from tqdm import tqdm
 
-from core.files import InputError, explained, renamed, written
+from core.files import InputError, atomic_write, explain_error, put_in_place
 from core.reading import sha256
 from datamodules.sources.listing import sources
 
@@ -238,7 +238,7 @@ def _entries(file: Path, mirror: Path, refused: list[str]) -> Iterator[Entry]:
                 archive = _Archive(stream, file.name, paths, 1, [LARGEST], where, refused)
                 yield from archive.read()
     except OSError as error:
-        refused.append(str(explained(error, file)))
+        refused.append(str(explain_error(error, file)))
 
 
 class Hit(NamedTuple):
@@ -284,7 +284,7 @@ def hits(mirrors: Sequence[Path]) -> tuple[list[Hit], list[str]]:
         try:
             about = file.stat()
         except OSError as error:
-            refused.append(str(explained(error, file)))
+            refused.append(str(explain_error(error, file)))
             continue
         key = (wanted, mirror, file, about.st_size, about.st_mtime_ns)
         if key not in _seen:
@@ -313,16 +313,16 @@ def hits(mirrors: Sequence[Path]) -> tuple[list[Hit], list[str]]:
     return result, refused
 
 
-def copied(hit: Hit, target: Path) -> None:
+def copy_hit(hit: Hit, target: Path) -> None:
     """Write the file of `hit` to `target`."""
     for entry in _entries(hit.file, hit.mirror, []):
         if entry.paths == hit.paths:
             # `written` would compress a name that ends in .gz again
             coming = target.with_name(target.name + ".new")
-            with written(coming, "wb") as handle:
+            with atomic_write(coming, "wb") as handle:
                 shutil.copyfileobj(entry.stream, handle, BLOCK)
             if (got := sha256(coming)) == hit.sha256:
-                renamed(coming, target)
+                put_in_place(coming, target)
                 return
             coming.unlink()
             raise InputError(
@@ -339,7 +339,7 @@ def member_of(archive: Path, url: str, wanted: str) -> None:
     with open(archive, "rb") as stream:
         for entry in _Archive(stream, name, (name,), 1, [LARGEST], url, refused).read():
             if wanted in entry.paths:
-                with written(archive, "wb") as handle:
+                with atomic_write(archive, "wb") as handle:
                     shutil.copyfileobj(entry.stream, handle, BLOCK)
                 return
     archive.unlink()

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from core.artifact import Artifact
-from core.files import InputError, written
+from core.files import InputError, atomic_write
 from core.json_files import json_lines
 
 SPLITS = ("train", "dev", "test")
@@ -93,7 +93,7 @@ class Task(NamedTuple):
         return list(self.manifest["labels"])
 
 
-def overlapping(entities: Iterable[tuple[int, int, str]]) -> int:
+def count_overlapping(entities: Iterable[tuple[int, int, str]]) -> int:
     """How many entities overlap one that begins before them (or at the same place)."""
     count, reached = 0, 0
     for start, end, _ in sorted(entities):
@@ -116,7 +116,7 @@ def counts(kind: str, examples: Sequence[Example]) -> dict[str, int]:
     if KINDS[kind] is Tagged:
         result["entities"] = sum(len(e.entities) for e in examples if isinstance(e, Tagged))
         result["overlapping"] = sum(
-            overlapping(e.entities) for e in examples if isinstance(e, Tagged)
+            count_overlapping(e.entities) for e in examples if isinstance(e, Tagged)
         )
     if kind == "ranking":
         result["positive"] = sum(e.label == "1" for e in examples if isinstance(e, Pair))
@@ -125,7 +125,7 @@ def counts(kind: str, examples: Sequence[Example]) -> dict[str, int]:
     return result
 
 
-def _checked(name: str, example: Example, kind: str) -> None:
+def _check_example(name: str, example: Example, kind: str) -> None:
     where = f"task {name}, example {example.id!r}"
     if isinstance(example, Tagged):
         for start, end, label in example.entities:
@@ -166,7 +166,7 @@ def warnings(kind: str, splits: Mapping[str, Sequence[Example]]) -> dict[str, in
             )
         if kind == "ner":
             found[f"{split}: overlapping entities, of which a tagger finds only the longest"] = sum(
-                overlapping(e.entities) for e in examples if isinstance(e, Tagged)
+                count_overlapping(e.entities) for e in examples if isinstance(e, Tagged)
             )
         if KINDS[kind] is Tagged:
             found[
@@ -202,7 +202,7 @@ def save_task(
         )
     for split, examples in splits.items():
         for example in examples:
-            _checked(name, example, kind)
+            _check_example(name, example, kind)
         if len({e.id for e in examples}) < len(examples):
             twice = next(i for i, c in Counter(e.id for e in examples).items() if c > 1)
             raise InputError(
@@ -220,7 +220,7 @@ def save_task(
     }
     with TASK.writing(folder, manifest) as partial:
         for split, examples in splits.items():
-            with written(partial / f"{split}.jsonl") as handle:
+            with atomic_write(partial / f"{split}.jsonl") as handle:
                 for example in examples:
                     handle.write(json.dumps(example._asdict(), ensure_ascii=False) + "\n")
     return manifest

@@ -31,8 +31,8 @@ def _answers(paths: Sequence[Path], split: str, found: Counter[str]) -> list[Any
     return formats.pairs(paths[0], found=found, what="label, question, answer")
 
 
-def _nested(paths: Sequence[Path], split: str, found: Counter[str]) -> list[Any]:
-    return chineseblue.nested(paths[0], found=found)
+def _read_nested(paths: Sequence[Path], split: str, found: Counter[str]) -> list[Any]:
+    return chineseblue.read_nested(paths[0], found=found)
 
 
 def _triples(paths: Sequence[Path], split: str, found: Counter[str]) -> list[Any]:
@@ -51,8 +51,8 @@ def _questions(paths: Sequence[Path], split: str, found: Counter[str]) -> list[A
     return ranking.questions(paths[0], found=found)
 
 
-def _ranked(splits: Splits, **settings: Any) -> Splits:
-    return ranking.ranked(splits["train"], **settings)
+def _make_rankings(splits: Splits, **settings: Any) -> Splits:
+    return ranking.make_rankings(splits["train"], **settings)
 
 
 def _files(pattern: str, *more: str, dev: str = "dev") -> dict[str, tuple[str, ...]]:
@@ -192,7 +192,7 @@ TASKS = (
         "NeikeQA",
         {"train": ("NeikeQA/neike_5000-6000.csv",)},
         _questions,
-        derived=_ranked,
+        derived=_make_rankings,
         published=(Published("", "questions", {}), Published("", "examples", {})),
         notes=(
             (
@@ -209,7 +209,7 @@ TASKS = (
         "entity_f1",
         "CMeEE",
         _files("CMeEE/CMeEE_{}.json"),
-        _nested,
+        _read_nested,
         aliases=("cNNER",),
         published=(Published(EMBERT, "examples", _sizes(12000, 3000, 5000)),),
         notes=(
@@ -227,7 +227,7 @@ TASKS = (
         "entity_f1",
         "CMeEE:resplit",
         _files("CMeEE/CMeEE_resplit_{}.json"),
-        _nested,
+        _read_nested,
         aliases=("cNNER:resplit",),
         variant="resplit",
         published=(Published("the re-split's own note", "examples", _sizes(4000, 500, None)),),

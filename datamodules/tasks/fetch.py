@@ -14,7 +14,7 @@ from core.json_files import digest
 from core.tracking import folder_name, runs_folder
 from datamodules.linking import SPLITS
 from datamodules.options import Files
-from datamodules.sources import fetched, place
+from datamodules.sources import fetch_dataset, place
 from datamodules.sources.listing import sources
 from datamodules.tasks.linking import Task, linking_task, linking_tasks, prepare_folds
 from datamodules.tasks.prepare import all_tasks, find_task, task_folder
@@ -39,7 +39,9 @@ def data_folder(definition: Task, files: Files) -> Path | None:
             )
         return own
     return (
-        None if definition.dataset is None else fetched(definition.dataset, place(), files.mirror)
+        None
+        if definition.dataset is None
+        else fetch_dataset(definition.dataset, place(), files.mirror)
     )
 
 
@@ -72,7 +74,7 @@ def fetch_files(name: str, files: Files) -> str:
     if dataset is None:
         return f"{name}: nothing to fetch; its data come with the installed packages"
     source = sources()[dataset]
-    folder = fetched(dataset, place(), files.mirror)
+    folder = fetch_dataset(dataset, place(), files.mirror)
     found = [file.path for file in source.files if (folder / file.path).is_file()]
     return (
         f"{folder}: {len(found)} of {len(source.files)} files of {dataset}, verified\n"

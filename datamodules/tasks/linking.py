@@ -106,7 +106,7 @@ TRAIN_DICTIONARY = "train_dictionary.txt"
 BC5CDR_TEST = "biosyn_bc5cdr-disease_test.tar.gz"
 
 
-def _unpacked(data: Path, archive: str, folder: str) -> Path:
+def _find_unpacked(data: Path, archive: str, folder: str) -> Path:
     """The archive, or the folder that it unpacks to, whichever is there."""
     return (
         data / folder
@@ -127,7 +127,7 @@ def _biosyn(
     archive: str, folder: str, test: str | None, files: Mapping[str, str]
 ) -> Callable[..., list[Part]]:
     def parts(data: Path, graph: Dictionary | None, found: Counter[str]) -> list[Part]:
-        place, texts = _unpacked(data, archive, folder), _texts(data, files)
+        place, texts = _find_unpacked(data, archive, folder), _texts(data, files)
         places = {"train": place, "dev": place}
         if test is None:
             places["test"] = place
@@ -513,7 +513,7 @@ def _inputs(definition: Task, data: Path) -> dict[str, str]:
         sums = {p.name: sha256(p) for p in hpo.files(folder)[:1]}
     folders = {NCBI_BIOSYN: "ncbi-disease", BC5CDR_BIOSYN: "bc5cdr-disease"}
     for name in definition.files:
-        place = _unpacked(data, name, folders.get(name, name))
+        place = _find_unpacked(data, name, folders.get(name, name))
         if not place.exists():
             raise InputError(
                 f"{data / name}: no such file, and task {definition.name} needs it. Get it with"

@@ -31,7 +31,7 @@ from core.json_files import json_lines
 from core.reading import excerpt, sha256
 from datamodules.chineseblue import MARKERS
 from datamodules.pairs import mark_pair, sentences
-from datamodules.tasks import TASK, Pair, Relation, Tagged, overlapping, save_task
+from datamodules.tasks import TASK, Pair, Relation, Tagged, count_overlapping, save_task
 from datamodules.tasks.definition import SUITE_OWN as SUITE
 from datamodules.tasks.definition import Definition, own_folder
 from datamodules.tasks.selection import document_hash
@@ -413,7 +413,7 @@ def tag(document: Document) -> Tagged:
     return Tagged(document.id, document.id, document.text, entities)
 
 
-def cut(example: Tagged, language: str) -> list[Tagged]:
+def cut_sentences(example: Tagged, language: str) -> list[Tagged]:
     """The sentences of a document, as a tagger reads new text; no entity is cut."""
     places = [entity[:2] for entity in example.entities]
     found = []
@@ -432,7 +432,7 @@ def cut(example: Tagged, language: str) -> list[Tagged]:
 
 def cut_all(examples: Sequence[Tagged], language: str) -> list[Tagged]:
     """The sentences of some documents."""
-    return [sentence for example in examples for sentence in cut(example, language)]
+    return [sentence for example in examples for sentence in cut_sentences(example, language)]
 
 
 def divide_documents(examples: Sequence[Any]) -> dict[str, list[Any]]:
@@ -464,5 +464,5 @@ def language_of(examples: Sequence[Any]) -> str:
 def kind_of_entities(examples: Sequence[Tagged]) -> str:
     """ner, or nested where more than one entity in a hundred overlaps another."""
     total = sum(len(example.entities) for example in examples)
-    over = sum(overlapping(example.entities) for example in examples)
+    over = sum(count_overlapping(example.entities) for example in examples)
     return "nested" if over > total / 100 else "ner"

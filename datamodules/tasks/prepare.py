@@ -176,7 +176,7 @@ def format_report(manifest: dict[str, Any]) -> list[str]:
 def task_folder(definition: Definition, files: Files) -> Path:
     """The task on disk: made of the files in `files.data` (or a task folder, as it is), or fetched
     and prepared."""
-    from datamodules.sources import fetched, place
+    from datamodules.sources import fetch_dataset, place
 
     if definition.suite == SUITE_OWN:
         return own_folder(definition.name)
@@ -184,7 +184,9 @@ def task_folder(definition: Definition, files: Files) -> Path:
     name = folder_name(definition.name)
     if files.data is None:
         return prepare_task(
-            definition.name, fetched(definition.dataset, place(), files.mirror), folders / name
+            definition.name,
+            fetch_dataset(definition.dataset, place(), files.mirror),
+            folders / name,
         )
     own = files.data.resolve()
     if not own.is_dir():

@@ -47,12 +47,12 @@ from typing import Any
 
 from core.artifact import check_files
 from core.executor import Part, PartsFolder, parts_folder
-from core.files import InputError, check_writable, written
+from core.files import InputError, atomic_write, check_writable
 from core.outputs import check_no_input
 from core.reading import Span, lines
 from core.settings import split_commas
 from kg.documents.formats import check_options, documents, files_in, format_of
-from kg.documents.parts import InParts, planned
+from kg.documents.parts import InParts, make_plan
 from kg.linking.tokens import IDEOGRAPHS
 
 RULES = 1  # of this module: raise it when they change, so that no run mixes old parts with new ones
@@ -276,14 +276,14 @@ def _write_part(
     """Write the segments of `source` to `path`, a line each: key, characters, the line of the
     output."""
     counts: Counter[str] = Counter()
-    with written(path, "wb") as handle:
+    with atomic_write(path, "wb") as handle:
         for name, text in segments(texts(source, left_out=counts, **reading), counts, rules):
             line = json.dumps({"id": name, "text": text}, ensure_ascii=False).encode()
             handle.write(b"%b %d %b\n" % (_key(text), len(text), line))
     return dict(counts)
 
 
-def _joined(paths: Iterable[Path], counts: Counter[str], twice: bool) -> Iterator[bytes]:
+def _join_lines(paths: Iterable[Path], counts: Counter[str], twice: bool) -> Iterator[bytes]:
     """The lines of the output from those of parts, without segments that were there already."""
     seen: set[bytes] = set()
     for path in paths:
@@ -331,7 +331,7 @@ def clean_files(
     check_writable(out)
     check_no_input(out, input)
     paths, place = files_in(input, counts), out.with_name(f"{out.name}.parts")
-    plan = planned(place, paths, None, work.part_size, kind_of=partial(_kind, whole=whole))
+    plan = make_plan(place, paths, None, work.part_size, kind_of=partial(_kind, whole=whole))
     inputs = [[str(path) for path in paths], plan.checksums]
     made_by = {"rules": RULES, "inputs": inputs, "size": work.part_size}
     with parts_folder(
@@ -361,8 +361,8 @@ def _join_parts(
     check_files(folder.out, sums, f"Remove {folder.out} and run the command again.")
     paths = [folder.out / part.name for part in todo]
     if any(path.stat().st_size for path in paths):
-        with written(out, "wb") as handle:
-            handle.writelines(_joined(paths, counts, twice))
+        with atomic_write(out, "wb") as handle:
+            handle.writelines(_join_lines(paths, counts, twice))
 
 
 def _check_segments(inputs: Sequence[Path], counts: Counter[str]) -> None:

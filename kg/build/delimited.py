@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.csv as csv
 
 from core.files import InputError
-from core.reading import excerpt, lines, opened
+from core.reading import excerpt, lines, open_bytes
 
 BLOCK = 16 << 20
 
@@ -76,7 +76,7 @@ def batches(
     :func:`broken_line` itself.
     """
     names = [*columns, "_end"] if ended else list(columns)
-    opened(path).close()  # a missing file is reported as one
+    open_bytes(path).close()  # a missing file is reported as one
     strings = dict.fromkeys(used, pa.string())
     try:
         with (

@@ -36,7 +36,7 @@ from kg.graph import GRAPH, SCHEMAS, KnowledgeGraph, fingerprint
 from kg.ids import alternatives_of
 from kg.linking.matcher import needs_exact_case
 from kg.linking.normal import normal_text
-from kg.linking.tokens import folded, spaced
+from kg.linking.tokens import fold_case, space_words
 
 KINDS = ("preferred", "exact", "synonym")  #: of the names that may join two entities
 #: entities of the second graph whose id the first one has for something else
@@ -45,15 +45,15 @@ Row = tuple[str, ...]
 NO_TYPE = ("", "未知", "value")
 
 
-def compared(name: str) -> str:
+def comparison_key(name: str) -> str:
     """What of a name decides whether it is another's."""
-    return "".join(folded(normal_text(name)).split())
+    return "".join(fold_case(normal_text(name)).split())
 
 
 def _is_short_form(name: str) -> bool:
     """Whether a name of letters that have a case is too short, or in capitals, to be an entity's
     alone."""
-    return name.lower() != name.upper() and needs_exact_case(spaced(normal_text(name)))
+    return name.lower() != name.upper() and needs_exact_case(space_words(normal_text(name)))
 
 
 def _only(names: dict[str, set[str]]) -> dict[str, str]:
@@ -67,17 +67,19 @@ def _keys(graph: KnowledgeGraph) -> tuple[dict[str, set[str]], dict[str, set[str
     preferred: dict[str, set[str]] = defaultdict(set)
     every: dict[str, set[str]] = defaultdict(set)
     for entity, name in graph.rows("entities", "id", "name"):
-        preferred[compared(name)].add(entity)
-        every[compared(name)].add(entity)
+        preferred[comparison_key(name)].add(entity)
+        every[comparison_key(name)].add(entity)
     for entity, name, kind in graph.rows("names", "id", "name", "kind"):
         if kind.lower() in KINDS and not _is_short_form(name):
-            every[compared(name)].add(entity)
+            every[comparison_key(name)].add(entity)
     for names in (preferred, every):
         names.pop("", None)
     return preferred, every
 
 
-def joined(first: KnowledgeGraph, other: KnowledgeGraph) -> tuple[dict[str, str], dict[str, int]]:
+def match_entities(
+    first: KnowledgeGraph, other: KnowledgeGraph
+) -> tuple[dict[str, str], dict[str, int]]:
     """(id in `other` -> the id in `first` that it is, counts of how, and of what was ambiguous)."""
     (ours, our_every), (theirs, their_every) = _keys(first), _keys(other)
     one, another = _only(ours), _only(theirs)
@@ -123,9 +125,11 @@ def _free(entity: str, used: set[str] | dict[str, Any]) -> str:
     return f"{entity}#{number}"
 
 
-def united(first: KnowledgeGraph, other: KnowledgeGraph) -> tuple[KnowledgeGraph, dict[str, int]]:
+def unite_graphs(
+    first: KnowledgeGraph, other: KnowledgeGraph
+) -> tuple[KnowledgeGraph, dict[str, int]]:
     """(both graphs as one by the rules of this module, counts of what happened)."""
-    same, counts = joined(first, other)
+    same, counts = match_entities(first, other)
     entities, ids = _unite_entities(first, other, same, counts)
     names = _unite_names(first, other, same, ids)
     counts["names added"] = len(names) - len(first.names)
@@ -195,7 +199,7 @@ def _unite_rows(
     """(the rows of the first graph and those that are new, how many exist already)."""
     refers = [column in ("id", "head", "tail") for column in SCHEMAS[part].names]
     rows = list(first.rows(part))
-    key_of: Callable[[Row], Row] = _undirected if part == "equivalences" else tuple
+    key_of: Callable[[Row], Row] = _sort_ends if part == "equivalences" else tuple
     known = {key_of(row) for row in rows}
     twice = 0
     for values in other.rows(part):
@@ -224,11 +228,11 @@ def _unite_alternatives(
     return {entity: list(others) for entity, others in united_ids.items()}
 
 
-def _undirected(row: Row) -> Row:
+def _sort_ends(row: Row) -> Row:
     return tuple(sorted((row[0], row[2])))
 
 
-def merged(graphs: Sequence[tuple[str, KnowledgeGraph]]) -> KnowledgeGraph:
+def merge_graphs(graphs: Sequence[tuple[str, KnowledgeGraph]]) -> KnowledgeGraph:
     """One graph of all (name, graph), in this order. The manifest has under `merged` what each of
     them brought.
 
@@ -240,7 +244,7 @@ def merged(graphs: Sequence[tuple[str, KnowledgeGraph]]) -> KnowledgeGraph:
     report: list[dict[str, Any]] = [{"graph": graphs[0][0], "given": whole.counts()}]
     for name, graph in graphs[1:]:
         given = graph.counts()
-        whole, counts = united(whole, graph)
+        whole, counts = unite_graphs(whole, graph)
         report.append({"graph": name, "given": given, **counts})
     manifest = {
         key: "; ".join(
@@ -269,15 +273,15 @@ def merge(graphs: Sequence[Path], out: Path, fresh: bool = False) -> KnowledgeGr
     if GRAPH.is_kept(out, recipe, fresh):
         graph = KnowledgeGraph.load(out)
     else:
-        graph = merged([(folder.name, KnowledgeGraph.load(folder)) for folder in graphs])
+        graph = merge_graphs([(folder.name, KnowledgeGraph.load(folder)) for folder in graphs])
         graph.manifest |= recipe
         graph.save(out)
-    print(printed(graph.manifest["merged"]))
+    print(format_report(graph.manifest["merged"]))
     print(f"{out}: " + ", ".join(f"{count:,} {part}" for part, count in graph.counts().items()))
     return graph
 
 
-def printed(report: Sequence[dict[str, Any]]) -> str:
+def format_report(report: Sequence[dict[str, Any]]) -> str:
     """The report of a merged graph's manifest as lines."""
     lines = []
     for part in report:

@@ -143,7 +143,9 @@ def signatures(
     }
 
 
-def voted(triples: Sequence[Triple], types: dict[str, str], share: float = 0.5) -> dict[str, str]:
+def vote_types(
+    triples: Sequence[Triple], types: dict[str, str], share: float = 0.5
+) -> dict[str, str]:
     """entity without a type -> what most of its triples' relations say, for those of whom something
     is said."""
     said = signatures(triples, types, share)
@@ -216,7 +218,7 @@ class Refining:
             )
 
 
-def refined(
+def refine_graph(
     graph: KnowledgeGraph,
     types: Sequence[tuple[str, KnowledgeGraph]] = (),
     rules: Refining = Refining(),
@@ -242,7 +244,7 @@ def refined(
     linked = {entity for head, _, tail in kept.triples for entity in (head, tail)}
     stay = linked.union(*pairs)
     entities = [entity for entity in name if entity in stay]
-    kinds, coverage = _typed(entities, known, [source for source, _ in types], pairs)
+    kinds, coverage = _type_entities(entities, known, [source for source, _ in types], pairs)
     names, unnamed = _names(graph, entities, name, pairs)
     about_entities = _count(name, _gone(stay, given.linked, verdict), entities) | {
         "kept for an equivalence alone": len(stay) - len(linked),
@@ -279,7 +281,7 @@ def _judge_entities(
     name = dict(graph.rows("entities", "id", "name"))
     types_given = graph.rows("entities", "id", "type")
     own = {entity: "" if kind == UNKNOWN else kind for entity, kind in types_given}
-    known = _known_types(name, own, voted(triples, own, rules.share), types)
+    known = _known_types(name, own, vote_types(triples, own, rules.share), types)
     heads = {head for head, _, _ in triples}
     verdict = {
         entity: no_entity(said, known[entity][0], entity in heads, rules.longest, rules.foreign)
@@ -473,7 +475,7 @@ def _known_types(
     return {entity: known.get(entity, ("", "")) for entity in name}
 
 
-def _typed(
+def _type_entities(
     entities: Sequence[str],
     known: dict[str, tuple[str, str]],
     sources: Sequence[str],
@@ -496,7 +498,7 @@ def _typed(
     }
 
 
-def printed(report: dict[str, Any]) -> str:
+def format_report(report: dict[str, Any]) -> str:
     """The report of a refined graph's manifest as lines."""
     lines = []
     for part in ("triples", "equivalences", "entities", "names"):
@@ -554,9 +556,9 @@ def refine(
         result = KnowledgeGraph.load(out)
     else:
         typed = [(folder.name, KnowledgeGraph.load(folder)) for folder in others]
-        result = refined(KnowledgeGraph.load(graph), typed, rules)
+        result = refine_graph(KnowledgeGraph.load(graph), typed, rules)
         result.manifest |= recipe
         result.save(out)
-    print(printed(result.manifest["refined"]))
+    print(format_report(result.manifest["refined"]))
     print(f"{out}: " + ", ".join(f"{count:,} {part}" for part, count in result.counts().items()))
     return result

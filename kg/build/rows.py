@@ -24,8 +24,8 @@ from core.reading import (
     check_encoding,
     largest_document,
     lines,
-    opened,
-    reading,
+    open_bytes,
+    open_input,
     too_large,
     unpacked_name,
 )
@@ -114,14 +114,14 @@ def check_table_encoding(encoding: str) -> None:
 def text_lines(path: Path, encoding: str) -> Iterator[tuple[int, str]]:
     """(line number from 1, line without its end); also of UTF-16. Raises InputError as
     core.reading.lines does."""
-    with reading(path) as handle:
+    with open_input(path) as handle:
         marked = handle.read(2) in UTF_16_MARKS
     if not marked and not is_utf_16(encoding):
         yield from lines(path, encoding)
         return
     number = 0
     codec = "utf-16" if marked else encoding
-    with reading(path, lambda: f"{path}:{number + 1}") as handle:
+    with open_input(path, lambda: f"{path}:{number + 1}") as handle:
         text = io.TextIOWrapper(handle, codec)  # type: ignore[arg-type]
         try:
             while line := text.readline(largest_document() + 1):
@@ -237,7 +237,7 @@ def _delimited_rows(path: Path, form: Form, problems: Problems) -> Iterator[Row]
 
 def begins_with_array(path: Path) -> bool:
     """Whether JSON is one array, as Wikidata's dumps are, instead of an object a line."""
-    with opened(path) as handle:
+    with open_bytes(path) as handle:
         return handle.read(64).lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"["
 
 

@@ -11,7 +11,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from core.files import InputError, written
+from core.files import InputError, atomic_write
 from core.outputs import check_no_input, check_own
 from core.settings import split_commas
 from kg.build.source import source_module
@@ -54,7 +54,7 @@ def write_texts(
     check_own(out, "text of a graph's source", lambda line: line.startswith('{"id": "'))
     settings = {"without": relations} if relations else {}
     count = 0
-    with written(out) as handle:
+    with atomic_write(out) as handle:
         for entity, kind, text in module.texts(*places, **settings):
             if is_chosen(name := f"{entity}/{kind}", share):
                 handle.write(json.dumps({"id": name, "text": text}, ensure_ascii=False) + "\n")

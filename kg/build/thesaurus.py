@@ -42,7 +42,7 @@ from core.artifact import Artifact
 from core.files import InputError
 from core.json_files import parse_json
 from core.reading import excerpt, lines, read_text
-from kg.build.merge import compared
+from kg.build.merge import comparison_key
 from kg.graph import KnowledgeGraph, fingerprint
 
 FORMAT = 1
@@ -126,13 +126,13 @@ def rows(
     ambiguous = {
         name
         for name, entities in _bearers(names).items()
-        if len(entities) > 1 and not _related(entities, owners.get(name), joined)
+        if len(entities) > 1 and not _are_related(entities, owners.get(name), joined)
     }
     found = []
     for entity, own in names.items():
         kept: dict[str, tuple[str, str]] = {}
         for name, kind in own:
-            kept.setdefault(compared(name), (name, kind))
+            kept.setdefault(comparison_key(name), (name, kind))
         for name in [name for name in kept if len(name) < 2 or name in ambiguous]:
             left_out["names of one character" if len(name) < 2 else "ambiguous names"] += 1
             del kept[name]
@@ -154,7 +154,7 @@ def _bearers(names: Names) -> dict[str, set[str]]:
     bearers: dict[str, set[str]] = defaultdict(set)
     for entity, own in names.items():
         for name, _ in own:
-            bearers[compared(name)].add(entity)
+            bearers[comparison_key(name)].add(entity)
     return bearers
 
 
@@ -178,7 +178,7 @@ def _add_pairs(
 ) -> None:
     """Add each side of a user's pair to the names of the entities that have the other one."""
     for mention, terms in pairs:
-        sides = (compared(mention), compared(terms[0])) if len(terms) == 1 else None
+        sides = (comparison_key(mention), comparison_key(terms[0])) if len(terms) == 1 else None
         if sides is None:
             left_out["rows with several standard terms or none"] += 1
         elif sides[0] == sides[1]:
@@ -195,7 +195,7 @@ def _add_pairs(
                 joined[entity].update(there)
 
 
-def _related(entities: set[str], owners: set[str] | None, joined: dict[str, set[str]]) -> bool:
+def _are_related(entities: set[str], owners: set[str] | None, joined: dict[str, set[str]]) -> bool:
     """Whether one of `entities` (or of those whose own name it is) is joined to all the others by
     an equivalence or a pair.
 

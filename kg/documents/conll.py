@@ -60,7 +60,7 @@ def conll_documents(
         for group, line in zip(groups, [begun] if marked else first_lines, strict=True):
             if group:
                 count += 1
-                text, mentions = _joined(group)
+                text, mentions = _join_sentences(group)
                 own = name or f"{stem}:{count}"
                 yield make_document(own, text, mentions, f"{path}:{line}", left_out)
 
@@ -164,7 +164,7 @@ def _are_numbers(values: set[str]) -> bool:
     return all(re.fullmatch(r"\d+(?:[-.]\d+)?", one) for one in values)
 
 
-def _joined(sentences: list[list[tuple[str, str]]]) -> tuple[str, list[Mention]]:
+def _join_sentences(sentences: list[list[tuple[str, str]]]) -> tuple[str, list[Mention]]:
     """The text of some sentences, and their entities."""
     text, mentions = "", list[Mention]()
     for sentence in sentences:

@@ -20,14 +20,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from core.files import InputError, is_stream, written
+from core.files import InputError, atomic_write, is_stream
 from core.outputs import MANIFEST
 from core.reading import (
     Span,
     check_encoding,
     lines,
-    opened,
-    reading,
+    open_bytes,
+    open_input,
     unpacked_name,
 )
 from kg.build.rows import begins_with_array
@@ -129,7 +129,7 @@ def _ending(path: Path) -> str:
 
 def _beginning(path: Path) -> bytes:
     """The first bytes of a file, unpacked."""
-    with opened(path) as handle:
+    with open_bytes(path) as handle:
         return handle.read(1 << 16)
 
 
@@ -283,7 +283,7 @@ def files_below(folder: Path, left_out: Counter[str]) -> list[Path]:
 
 
 @contextlib.contextmanager
-def spooled(inputs: Iterable[str | Path]) -> Iterator[tuple[list[Path], str]]:
+def spool_inputs(inputs: Iterable[str | Path]) -> Iterator[tuple[list[Path], str]]:
     """(`inputs`, the folder of copies, "" without any): FIFOs, devices and open files (-,
     /dev/stdin) as copies, for the block.
 
@@ -297,7 +297,7 @@ def spooled(inputs: Iterable[str | Path]) -> Iterator[tuple[list[Path], str]]:
     with tempfile.TemporaryDirectory(prefix="kepl-inputs-") as folder:
         try:
             yield (
-                [_copied(path, Path(folder)) if is_consumed(path) else path for path in paths],
+                [_copy_input(path, Path(folder)) if is_consumed(path) else path for path in paths],
                 f"{folder}/",
             )
         except InputError as error:
@@ -309,9 +309,9 @@ def is_consumed(path: Path) -> bool:
     return is_stream(path) and not path.is_file()
 
 
-def _copied(path: Path, folder: Path) -> Path:
+def _copy_input(path: Path, folder: Path) -> Path:
     copy = folder / path.name
-    with reading(path) as source, written(copy, "wb") as target:
+    with open_input(path) as source, atomic_write(copy, "wb") as target:
         shutil.copyfileobj(source, target)
     return copy
 

@@ -54,7 +54,7 @@ class Plan(NamedTuple):
                 )
 
     def save(self, folder: Path) -> list[Part]:
-        """The parts, for an executor; :func:`planned` finds the plan in `folder` from now on."""
+        """The parts, for an executor; :func:`make_plan` finds the plan in `folder` from now on."""
         write_json(folder / INPUTS, self._asdict())
         return self.make_parts()
 
@@ -98,7 +98,7 @@ class InParts:
         return len(os.sched_getaffinity(0)) if self.workers is None else self.workers
 
 
-def planned(
+def make_plan(
     folder: Path,
     paths: Sequence[Path],
     format: str | None,

@@ -62,13 +62,13 @@ def pubtator_annotations(
         if line.strip():
             block.append((number, line))
         elif block:
-            yield _annotated(path, block, left_out, used)
+            yield _parse_block(path, block, left_out, used)
             block = []
     if block:
-        yield _annotated(path, block, left_out, used)
+        yield _parse_block(path, block, left_out, used)
 
 
-def _annotated(
+def _parse_block(
     path: Source, block: list[tuple[int, str]], left_out: Counter[str], used: bool
 ) -> tuple[str, str, str, list[Annotation]]:
     where = f"{path}:{block[0][0]}"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from core.files import InputError
-from core.reading import lines, opened, unpacked_name
+from core.reading import lines, open_bytes, unpacked_name
 from kg.build.rows import Form, sheet_rows
 from kg.documents.mentions import (
     ATTRIBUTES,
@@ -48,7 +48,7 @@ def table_rows(path: Source, encoding: str) -> Iterator[tuple[str, dict[str, Any
         except (pa.ArrowInvalid, OSError) as error:
             raise InputError(f"{place}: not a Parquet file ({error})") from error
         return
-    with opened(place) as handle:
+    with open_bytes(place) as handle:
         head = handle.read(1 << 16).decode(encoding, "replace").partition("\n")[0]
     delimiter = max("\t;|,", key=head.count)  # of equal ones the comma comes last, and loses
     delimiter = "," if not head.count(delimiter) else delimiter

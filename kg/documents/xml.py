@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 from xml.parsers import expat
 
 from core.files import InputError
-from core.reading import largest_document, reading, too_large
+from core.reading import largest_document, open_input, too_large
 
 Made = TypeVar("Made")
 BLOCK = 1 << 16
@@ -94,7 +94,7 @@ def read(events: Events[Made], encoding: str = "utf-8") -> Iterator[Made]:
     if encoding.lower() not in ("utf-8", "utf8"):
         raise InputError(f"{path}: XML names its own encoding. Leave --encoding {encoding} out.")
     size = 0
-    with reading(path, lambda: events.where) as handle:
+    with open_input(path, lambda: events.where) as handle:
         try:
             first = True
             while block := handle.read(BLOCK):

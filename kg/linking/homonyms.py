@@ -38,7 +38,7 @@ class Description(NamedTuple):
 Describe = Callable[[Collection[str]], Mapping[str, Description]]
 
 
-def distinguishing(name: str, described: Mapping[str, Description]) -> dict[str, str]:
+def distinguish_concepts(name: str, described: Mapping[str, Description]) -> dict[str, str]:
     """{concept: string} of the concepts that share `name`; at most one string is empty, or all
     where nothing differs."""
     own = _bare(name)
@@ -90,7 +90,7 @@ class Homonyms:
             self._strings.move_to_end(key)
             return self._strings[key]
         described = self.describe(concepts)
-        found = distinguishing(name, {c: described.get(c, Description()) for c in concepts})
+        found = distinguish_concepts(name, {c: described.get(c, Description()) for c in concepts})
         self._strings[key] = found
         if len(self._strings) > KEPT:
             self._strings.popitem(last=False)

@@ -60,7 +60,7 @@ from kg.linking.normal import (
     word_class,
 )
 from kg.linking.passage import Passage, find_starts
-from kg.linking.tokens import cased_words, folded, words
+from kg.linking.tokens import cased_words, fold_case, words
 from kg.linking.words import FUNCTION_WORDS
 
 MARKS = 4  #: at the end of a name; a line of a thousand dashes is none
@@ -124,7 +124,7 @@ def never_matches(name: str) -> bool:
     return (
         len(name) < 2
         or not any(map(str.isalpha, name))
-        or (folded(name) in FUNCTION_WORDS and not name.isupper())
+        or (fold_case(name) in FUNCTION_WORDS and not name.isupper())
     )
 
 
@@ -404,7 +404,7 @@ class DictionaryLinker:
             difference is not None
             and any(difference)
             and len(text) == 1
-            and folded(text[0]) in FUNCTION_WORDS
+            and fold_case(text[0]) in FUNCTION_WORDS
         ):
             return None
         return difference

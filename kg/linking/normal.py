@@ -38,8 +38,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from kg.linking.inflection import is_inflected, is_lower, stem
-from kg.linking.spelling import NUMBERED, is_greek_letter, is_numeral, respelled
-from kg.linking.tokens import IDEOGRAPHS, cased_words, folded
+from kg.linking.spelling import NUMBERED, is_greek_letter, is_numeral, respell
+from kg.linking.tokens import IDEOGRAPHS, cased_words, fold_case
 
 Level = Literal["exact", "normal", "inflected"]
 LEVELS: tuple[Level, ...] = ("exact", "normal", "inflected")
@@ -128,7 +128,7 @@ def normal_text(text: str) -> str:
 
 def comparable(text: str) -> str:
     """A text in normal form and lower case, one space between two words: equal for equal names."""
-    return " ".join(folded(word) for word in cased_words(normal_text(text)))
+    return " ".join(fold_case(word) for word in cased_words(normal_text(text)))
 
 
 def _sources(
@@ -210,13 +210,13 @@ def word_class(word: str, level: Level) -> str:
     if level == "exact":
         return word
     bare = without_accents(word)
-    return stem(respelled(bare)) if level == "inflected" else bare
+    return stem(respell(bare)) if level == "inflected" else bare
 
 
 def form_key(name: str) -> str:
     """A string that a name shares with all of its forms; equal keys are compared by
     :func:`compare_words`."""
-    kept = kept_words([folded(word) for word in cased_words(normal_text(name))])
+    kept = kept_words([fold_case(word) for word in cased_words(normal_text(name))])
     return " ".join(word_class(word, "inflected") for word in kept)
 
 
@@ -253,7 +253,7 @@ def compare_words(
 
     level: the forms that may be used. english: whether the name is, so that plurals are compared.
     """
-    lower_name, lower_text = [folded(word) for word in name], [folded(word) for word in text]
+    lower_name, lower_text = [fold_case(word) for word in name], [fold_case(word) for word in text]
     if lower_name == lower_text:
         return NO_DIFFERENCE
     if level == "exact":
@@ -263,7 +263,7 @@ def compare_words(
         return None
     accents = plural = spelling = False
     for place, (one, other) in enumerate(zip(kept_name, kept_text, strict=True)):
-        one_lower, other_lower = folded(one), folded(other)
+        one_lower, other_lower = fold_case(one), fold_case(other)
         if one_lower == other_lower:
             continue
         one_bare, other_bare = without_accents(one_lower), without_accents(other_lower)
@@ -275,14 +275,14 @@ def compare_words(
         if is_inflected(one, other, one_bare, other_bare):
             plural = True
             continue
-        one_respelled, other_respelled = respelled(one_bare), respelled(other_bare)
+        one_respelled, other_respelled = respell(one_bare), respell(other_bare)
         if is_greek_letter(one_bare) or is_greek_letter(other_bare):
             # a letter alone is a sign: "α = 0.05"
             if len(kept_name) == 1 or one_respelled != other_respelled:
                 return None
         elif is_numeral(one_bare) and is_numeral(other_bare):
             # "type II" and "type 2"; the I of a sentence is no number
-            is_numbered = place > 0 and folded(kept_name[place - 1]) in NUMBERED
+            is_numbered = place > 0 and fold_case(kept_name[place - 1]) in NUMBERED
             if not is_numbered or one_respelled != other_respelled:
                 return None
         elif one_respelled == other_respelled:
@@ -301,7 +301,7 @@ def compare_words(
         return None  # Chinese writes nothing between words: a comma there is between two names
     for place, mark in text_marks:
         is_new = mark == "," and (place, mark) not in name_marks and place < len(kept_text)
-        if is_new and folded(kept_text[place]) not in QUALIFIERS:
+        if is_new and fold_case(kept_text[place]) not in QUALIFIERS:
             return None  # "muscle, rigidity" lists two things
     return Difference(plural, spelling, punctuation, accents)
 

@@ -20,13 +20,13 @@ from tqdm import tqdm
 
 from core.artifact import Artifact, check_files
 from core.executor import PartsFolder, parts_folder
-from core.files import InputError, written
+from core.files import InputError, atomic_write
 from core.json_files import json_lines
 from core.outputs import check_no_input
 from core.reading import Span, limit_documents
 from kg.documents.formats import check_options, documents, files_in, format_of
 from kg.documents.mentions import Document, Mention
-from kg.documents.parts import InParts, Plan, planned
+from kg.documents.parts import InParts, Plan, make_plan
 from kg.graph import KnowledgeGraph, fingerprint
 from kg.ids import Ids
 from kg.linking.given import GivenLinker
@@ -136,7 +136,7 @@ def write_part(
     before = Counter(getattr(linker, "left_out", {}))
     entities: set[str] = set()
     unread: Counter[str] = Counter()
-    with written(path) as handle:
+    with atomic_write(path) as handle:
         used = isinstance(linker, GivenLinker)
         for batch in _batches(documents(source, format, empty, encoding, unread, used)):
             for document, mentions in zip(batch, _mentions(linker, batch), strict=True):
@@ -185,7 +185,7 @@ def link_corpus(
     unread: Counter[str] = Counter()
     paths = files_in(input, unread)
     check_no_input(out, input)
-    plan = planned(out, paths, format, work.part_size)
+    plan = make_plan(out, paths, format, work.part_size)
     settings: dict[str, Any] = {"graph": fingerprint(graph)}
     settings["linker"] = {"name": chosen.linker, "rules": RULES, **chosen.options}
     settings["inputs"] = _describe_inputs(paths, format, plan.checksums)

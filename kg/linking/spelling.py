@@ -1,6 +1,6 @@
 """British and American spelling of English words, Greek letters by their names, Roman numbers.
 
-:func:`respelled` gives the spellings of one word one string; the string itself is no word.
+:func:`respell` gives the spellings of one word one string; the string itself is no word.
 
 >>> respelled("haemorrhage") == respelled("hemorrhage"), respelled("tumour") == respelled("tumor")
 (True, True)
@@ -67,7 +67,7 @@ def is_greek_letter(word: str) -> bool:
 
 def is_numeral(word: str) -> bool:
     """Whether a word in lower case is a number up to 19, Roman or not, with a letter or without."""
-    return word[:1].isdigit() or respelled(word)[:1].isdigit()
+    return word[:1].isdigit() or respell(word)[:1].isdigit()
 
 
 def _arabic(word: str) -> str | None:
@@ -78,7 +78,7 @@ def _arabic(word: str) -> str | None:
     return f"{10 * len(found[1]) + _UNITS[found[2]]}{found[3]}"
 
 
-def respelled(word: str) -> str:
+def respell(word: str) -> str:
     """What a word in lower case, without accents, shares with its other spelling."""
     if not word.isascii():
         return _names_of_letters().get(word, word)

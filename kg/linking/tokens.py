@@ -27,7 +27,7 @@ _KIND += bytes(128)  # bytes.translate wants 256
 _NO_MARKS = bytes(i for i, kind in enumerate(_KIND[:128]) if kind != _SINGLE)
 
 
-def folded(text: str) -> str:
+def fold_case(text: str) -> str:
     """Lower case of the same length, character by character: offsets in it are offsets in `text`.
 
     ``str.lower`` alone would turn a dotted capital I into two characters and a capital sigma into
@@ -40,14 +40,16 @@ def folded(text: str) -> str:
 
 def words(text: str) -> list[str]:
     """Lower-cased words of `text`; each as long as its part of the text."""
-    return cased_words(folded(text))
+    return cased_words(fold_case(text))
 
 
 def word_starts(text: str) -> list[int]:
     """Offset in `text` at which each of its :func:`words` begins."""
     if text.isascii():
         return _ascii_starts(text).tolist()
-    parts = _WORD.split(folded(text))  # what is between words, a word, what is between, a word, ...
+    parts = _WORD.split(
+        fold_case(text)
+    )  # what is between words, a word, what is between, a word, ...
     return list(accumulate(map(len, parts)))[:-1:2]
 
 
@@ -81,7 +83,7 @@ def cased_words(text: str) -> list[str]:
     return text.split()
 
 
-def spaced(text: str) -> str:
+def space_words(text: str) -> str:
     """`text` in its own case with one space between two words: two texts are in the same case if
     these are equal."""
     return " ".join(cased_words(text))

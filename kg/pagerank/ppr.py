@@ -64,7 +64,7 @@ def _without(
     return _Level(ids[out], level, diagonal), smaller, ids[kept]
 
 
-def _eliminated(matrix: sparse.csr_matrix) -> tuple[list[_Level], sparse.csr_matrix, np.ndarray]:
+def _eliminate(matrix: sparse.csr_matrix) -> tuple[list[_Level], sparse.csr_matrix, np.ndarray]:
     """(levels, what is left of the matrix, the entities that are left): those with few neighbours
     go first.
 
@@ -116,7 +116,7 @@ class _Visits:
 
     def __init__(self, matrix: sparse.csr_matrix, most: int) -> None:
         n = matrix.shape[0]
-        levels, rest, ids = _eliminated(matrix)
+        levels, rest, ids = _eliminate(matrix)
         across = None
         if len(ids) > most:
             sums, among = (

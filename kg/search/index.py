@@ -41,7 +41,7 @@ import torch
 from torch import Tensor
 
 from core.artifact import Artifact, write_manifest
-from core.files import InputError, explained, locked, written, written_folder
+from core.files import InputError, atomic_folder, atomic_write, explain_error, lock_file
 from core.reading import sha256
 
 LOG = logging.getLogger(__name__)
@@ -83,7 +83,7 @@ def backend_for(rows: int, size: int) -> str:
     return "ivf-sq8" if rows * size <= LARGEST else "ivf-pq"
 
 
-def _ordered(scores: Tensor, rows: Tensor, k: int) -> tuple[Tensor, Tensor]:
+def _order_best(scores: Tensor, rows: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """The k best of each line of (q, n) scores, whose rows (q, n) ascend where scores are equal."""
     order = scores.sort(dim=1, descending=True, stable=True).indices[:, :k]
     return scores.gather(1, order), rows.gather(1, order)
@@ -99,11 +99,13 @@ def _block_top(scores: Tensor, k: int, first: int) -> tuple[Tensor, Tensor]:
     top = scores.topk(k, dim=1)
     last = top.values[:, -1:]
     columns = top.indices.sort(dim=1).values
-    values, columns = _ordered(scores.gather(1, columns), columns, k)
+    values, columns = _order_best(scores.gather(1, columns), columns, k)
     cut = ((scores == last).sum(1) > (values == last).sum(1)).nonzero().flatten()
     for line in cut.tolist():
         at = (scores[line] >= last[line]).nonzero().flatten()
-        values[line], columns[line] = (x[0] for x in _ordered(scores[line, at][None], at[None], k))
+        values[line], columns[line] = (
+            x[0] for x in _order_best(scores[line, at][None], at[None], k)
+        )
     return values, columns + first
 
 
@@ -124,7 +126,7 @@ def top_rows(
         for i, q in enumerate(parts):
             values, rows = _block_top(q @ part.T, k, start)
             if start:  # earlier blocks hold the lower rows, so a stable sort keeps ties in order
-                values, rows = _ordered(
+                values, rows = _order_best(
                     torch.cat([best[i][0], values], 1), torch.cat([best[i][1], rows], 1), k
                 )
                 best[i] = values, rows
@@ -163,7 +165,7 @@ def checked_backend(backend: str, rows: int, size: int) -> str:
     return backend
 
 
-def _described(backend: str, rows: int, size: int, cells: int | None) -> str:
+def _describe_backend(backend: str, rows: int, size: int, cells: int | None) -> str:
     """The approximate index in the words of faiss's index_factory."""
     if backend == "hnsw":
         return f"HNSW{NEIGHBOURS},SQ8"
@@ -227,7 +229,9 @@ class Index:
         """What faiss makes of the vectors, trained on a seeded sample of them."""
         faiss, (rows, size) = _faiss(), self.vectors.shape
         index = faiss.index_factory(
-            size, _described(self.backend, rows, size, self.cells), faiss.METRIC_INNER_PRODUCT
+            size,
+            _describe_backend(self.backend, rows, size, self.cells),
+            faiss.METRIC_INNER_PRODUCT,
         )
         if self.backend == "hnsw":
             index.hnsw.efConstruction = BUILDING
@@ -272,7 +276,7 @@ class Index:
         """(q, k) scores and rows by faiss, best first; of rows that share the k-th score it returns
         any."""
         if self._faiss is not None:
-            return _sorted(*self._faiss.search(asked, k))
+            return _sort_scores(*self._faiss.search(asked, k))
         faiss = _faiss()
         best: tuple[np.ndarray, np.ndarray] | None = None
         for start in range(0, len(self.vectors), BLOCK):
@@ -283,7 +287,7 @@ class Index:
             found = scores, rows + start
             if best is not None:
                 found = np.hstack([best[0], found[0]]), np.hstack([best[1], found[1]])
-            scores, rows = _sorted(*found)
+            scores, rows = _sort_scores(*found)
             best = scores[:, :k], rows[:, :k]
         assert best is not None
         return best
@@ -302,7 +306,7 @@ class Index:
         """(q, k or more) scores and rows, best first; candidates that codes have found are scored
         by their vectors."""
         if self.backend == "ivf":
-            return _sorted(*self._faiss.search(asked, k))
+            return _sort_scores(*self._faiss.search(asked, k))
         wide = min(len(self.vectors), REFINE * k)
         more = (
             {"params": _faiss().SearchParametersHNSW(efSearch=max(SEARCHING, wide))}
@@ -318,7 +322,7 @@ class Index:
                 -np.inf,
                 self.vectors[torch.from_numpy(own.clip(0))].float().numpy() @ query,
             )
-        return _sorted(scores, rows)
+        return _sort_scores(scores, rows)
 
     def measured(self, queries: Tensor | None = None) -> float:
         """Recall@20 of the backend against exact search: the share of the 20 best rows that it
@@ -350,7 +354,7 @@ class Index:
         """Write the index to `folder`, whole or not at all. Returns the folder. Raises InputError
         where `folder` holds something else."""
         INDEX.check_replaceable(folder)
-        with written_folder(folder) as partial:
+        with atomic_folder(folder) as partial:
             _write_vectors(partial / VECTORS, self.vectors.split(BLOCK), self.vectors)
             self._seal(
                 partial, {"format": FORMAT, "made_of": self.made_of, "sha256": {}, "backends": {}}
@@ -363,7 +367,7 @@ class Index:
         own: dict[str, Any] = {}
         if self.backend not in EXACT:
             faiss, name = _faiss(), f"{self.backend}.faiss"
-            with written(folder / name, "wb") as handle:
+            with atomic_write(folder / name, "wb") as handle:
                 try:
                     faiss.write_index(
                         (
@@ -374,7 +378,7 @@ class Index:
                         handle.name,
                     )
                 except RuntimeError as error:
-                    raise explained(OSError(str(error)), folder / name) from error
+                    raise explain_error(OSError(str(error)), folder / name) from error
             self.recall = self.measured()
             rows, size = self.vectors.shape
             LOG.info(
@@ -382,7 +386,7 @@ class Index:
             )
             own = {
                 self.backend: {
-                    "faiss": _described(self.backend, rows, size, self.cells),
+                    "faiss": _describe_backend(self.backend, rows, size, self.cells),
                     "recall@20": self.recall,
                 }
             }
@@ -425,7 +429,7 @@ class Index:
         return index
 
 
-def _sorted(scores: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _sort_scores(scores: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Both (q, n), best first, of equal scores the lowest row first."""
     order = np.lexsort((rows, -scores), axis=1)
     return np.take_along_axis(scores, order, 1), np.take_along_axis(rows, order, 1)
@@ -438,7 +442,7 @@ def _write_vectors(path: Path, blocks: Iterable[Tensor], like: Tensor) -> None:
     Raises ValueError for blocks that are not as many rows of that width.
     """
     rows, dtype = 0, torch.empty(0, dtype=like.dtype).numpy().dtype
-    with written(path, "wb") as handle:
+    with atomic_write(path, "wb") as handle:
         header = {
             "descr": np.lib.format.dtype_to_descr(dtype),
             "fortran_order": False,
@@ -512,7 +516,7 @@ def write(
     """
     INDEX.check_replaceable(folder)
     like = torch.empty(shape, dtype=torch.float16 if half else torch.float32, device="meta")
-    with written_folder(folder) as partial:
+    with atomic_folder(folder) as partial:
         _write_vectors(partial / VECTORS, blocks, like)
         index = Index(_read_vectors(partial / VECTORS), made_of, backend, cells)
         index._seal(partial, {"format": FORMAT, "made_of": made_of, "sha256": {}, "backends": {}})
@@ -532,7 +536,7 @@ def extend(
     Raises InputError as `load`."""
     folder = Path(folder)
     INDEX.manifest(folder)  # of an existing folder
-    with locked(
+    with lock_file(
         folder / ".lock",
         "w",
         f"{folder}: another process is writing it. Wait, and run the command again.",

@@ -112,7 +112,7 @@ def _level_order(
     return np.concatenate(tokens), np.concatenate([*counts, np.zeros(0, np.int64)]), ends
 
 
-def _checked(
+def _check_names(
     names: Ragged, vocabulary: int, skip: bool, max_length: int | None, texts: Sequence[str] | None
 ) -> np.ndarray:
     """The rows of `names` that a trie can hold. Raises InputError as :meth:`Trie.build` says."""
@@ -207,7 +207,7 @@ class Trie:
                 f"trie: concepts run from {concepts.min()} to {concepts.max()}; expected 0 to"
                 " 2**32 - 1"
             )
-        rows = _checked(names, vocabulary, skip, max_length, texts)
+        rows = _check_names(names, vocabulary, skip, max_length, texts)
         if not len(rows):
             raise InputError(
                 f"trie: no name to build it from ({count} given, {count - len(rows)} unusable)"

@@ -12,7 +12,7 @@ from pykeen.training import TrainingLoop
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from core.files import written
+from core.files import atomic_write
 from core.json_files import digest, read_json, write_json
 from core.reading import sha256
 from kg.vectors.train import LOG
@@ -60,7 +60,7 @@ class Checkpoint:
         if torch.cuda.is_available():
             tensors["random.cuda"] = torch.cuda.get_rng_state()
         # by its name: what safetensors writes to a handle is in memory first
-        with written(self.file, "wb") as handle:
+        with atomic_write(self.file, "wb") as handle:
             save_file({k: v.detach().cpu().contiguous() for k, v in tensors.items()}, handle.name)
         facts = {
             "settings": self.settings,

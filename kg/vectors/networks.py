@@ -125,7 +125,7 @@ def _spans(sizes: list[int]) -> list[tuple[int, slice]]:
     ]
 
 
-def shortened(x: Tensor, maxnorm: float, p: int = 2, dim: int = -1) -> Tensor:
+def shorten_rows(x: Tensor, maxnorm: float, p: int = 2, dim: int = -1) -> Tensor:
     """x with the vectors that are longer than `maxnorm` shortened to it, in place: PyKEEN's
     clamp_norm of parameters."""
     values = x.detach()
@@ -145,7 +145,7 @@ class TransR(PyKEENTransR):
     """
 
     def __init__(self, *, scoring_fct_norm: int = 2, unit: bool = True, **kwargs: Any) -> None:
-        constrainer = shortened if unit else None
+        constrainer = shorten_rows if unit else None
         super().__init__(
             scoring_fct_norm=scoring_fct_norm,
             entity_constrainer=constrainer,  # type: ignore[arg-type]

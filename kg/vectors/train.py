@@ -42,7 +42,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from core.artifact import manifest_path
-from core.files import InputError, locked
+from core.files import InputError, lock_file
 from core.journal import JOURNAL, Journal
 from core.logs import quiet_libraries
 from core.tracking import commit, environment
@@ -118,7 +118,7 @@ class Passes(NamedTuple):
     filtered: bool
 
 
-def fitted(
+def fit_model(
     model: ERModel, factory: CoreTriplesFactory, name: str, passes: Passes, record: _Record
 ) -> None:
     """Train `model` with Adam, from the checkpoint's state if it is of this model; the loss of
@@ -272,7 +272,7 @@ class Training:
         start = self._load_start(data.graph)
         started = time.perf_counter()
         busy = f"{work}: another process is training this table. Wait for it, or stop it first."
-        with locked(work / "lock", "w", busy):
+        with lock_file(work / "lock", "w", busy):
             checkpoint = self._open_checkpoint(work, settings)
             with Journal(work, "kg", name) as journal:
                 self._begin(journal, settings)
@@ -387,7 +387,7 @@ class Training:
             start, before = self._train_start(data, record)
         model = self._build_model(self.model, data, **start)
         record = record._replace(first_step=warm_epochs, more={"before": before})
-        fitted(model, data.factory, self.model, self._passes(self.lr, self.epochs), record)
+        fit_model(model, data.factory, self.model, self._passes(self.lr, self.epochs), record)
         seconds = time.perf_counter() - started
         scores = data.score(model)
         metrics = {f"test/{name}": value for name, value in scores.items()}
@@ -407,7 +407,7 @@ class Training:
         """(arguments of a TransR that starts from a TransE trained here, that one's scores)."""
         first = self._build_model("TransE", data)
         passes = self._passes(self.warm_lr or self.lr, self.warm_epochs)
-        fitted(first, data.factory, "TransE", passes, record)
+        fit_model(first, data.factory, "TransE", passes, record)
         scores = data.score(first)
         record.journal.metrics({f"test/warm_{name}": value for name, value in scores.items()})
         vectors = (first.entity_representations[0](), first.relation_representations[0]())

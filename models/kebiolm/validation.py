@@ -54,7 +54,7 @@ def linking_measures(
     }
     found: dict[str, Any] = {f"mentions{name}": group.sum() for name, group in groups.items()}
     for states, masked in ((text, ""), (blind, "_masked")):
-        right, rank, among_unseen = _linked(encoder, states, batch, unseen)
+        right, rank, among_unseen = _link_mentions(encoder, states, batch, unseen)
         for name, group in groups.items():
             found[f"linking_acc1{name}{masked}"] = right[group].sum(), group.sum()
             found[f"linking_mrr{name}{masked}"] = rank[group].sum(), group.sum()
@@ -63,7 +63,7 @@ def linking_measures(
     return found
 
 
-def _linked(
+def _link_mentions(
     encoder: Any, text: Tensor, batch: KeBioLMBatch, unseen: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """(M,) of each mention: is the nearest entity the gold one, 1 / its rank among all, 1 / the

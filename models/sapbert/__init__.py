@@ -40,7 +40,7 @@ from core.json_files import read_json, write_json
 from datamodules.sapbert import SapBERTBatch
 from models.base import PaperModule
 from models.encoders import Layout, TextEncoder, save_transformer, set_dropout
-from models.layers import pooled, unit_length
+from models.layers import pool_states, unit_length
 from models.losses import info_nce, multi_similarity, multi_similarity_rows, nca
 from models.sentence import NAME_TOKENS, save_sentence_files
 
@@ -175,7 +175,7 @@ def mined_multi_similarity(
         return loss, torch.stack([positive.sum(), negative.sum()])
 
 
-def gathered(own: Tensor) -> Tensor:
+def gather_rows(own: Tensor) -> Tensor:
     """The rows of all processes in the order of their ranks; gradient flows to this process's own
     rows only.
 
@@ -210,7 +210,7 @@ class SapBERTEncoder(TextEncoder):
         """(N, L) ids and mask of names -> f (N, H), of any length.  tokens: their places, of a
         :class:`Layout`."""
         mask = attention_mask if tokens is None else Layout(attention_mask, tokens, {})
-        return pooled(self(input_ids, mask), attention_mask, self.pooling)
+        return pool_states(self(input_ids, mask), attention_mask, self.pooling)
 
     @classmethod
     def from_export(cls, folder: str | Path) -> SapBERTEncoder:
@@ -317,7 +317,7 @@ class SapBERT(PaperModule):
             )
 
     def training_step(self, batch: SapBERTBatch, batch_idx: int) -> Tensor:
-        f, concept = gathered(self(batch)), gathered(batch.concept)
+        f, concept = gather_rows(self(batch)), gather_rows(batch.concept)
         loss, counts = self.alignment(f, concept)
         # a name
         pairs = dict(zip(("train/positives", "train/negatives"), counts / len(f), strict=True))

@@ -9,12 +9,12 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from datamodules.rows import grouped
+from datamodules.rows import group_rows
 
 Norm = Literal["relation", "paper", "exact"]
 
 
-#: what :func:`datamodules.rows.grouped` says of the relations of pairs
+#: what :func:`datamodules.rows.group_rows` says of the relations of pairs
 Relations = tuple[Tensor, list[tuple[int, int]]]
 
 
@@ -31,7 +31,7 @@ def by_relation(
     return torch.cat(found)[order.argsort()]
 
 
-def translated(
+def translate_mentions(
     mention: Tensor,
     relation: Tensor,
     direction: Tensor,
@@ -45,7 +45,7 @@ def translated(
     (P,) +1 where the mention is the head of the triple, -1 where it is the tail.
     """
     result = by_relation(
-        mention, relations or grouped(relation), lambda own, r: own @ projection[r]
+        mention, relations or group_rows(relation), lambda own, r: own @ projection[r]
     )
     return result + direction[:, None].to(mention.dtype) * vectors[relation]
 
@@ -55,7 +55,9 @@ def back_projected(
 ) -> Tensor:
     """v M_r^T of every pair, (P, d_r) -> (P, d): its product with e is v's with e M_r, so e is
     never projected (Eq. 18)."""
-    return by_relation(target, relations or grouped(relation), lambda own, r: own @ projection[r].T)
+    return by_relation(
+        target, relations or group_rows(relation), lambda own, r: own @ projection[r].T
+    )
 
 
 def compatibility(
@@ -80,13 +82,13 @@ def compatibility(
                         coordinate more
             "exact"     Eq. (16): ||h M_r + h_r|| ||e M_r||; projects every candidate, for tests and
                         small graphs
-    relations  :func:`datamodules.rows.grouped` of `relation`; None: grouped here, for which a GPU
-               has to be read
+    relations  :func:`datamodules.rows.group_rows` of `relation`; None: grouped here, for which a
+               GPU has to be read
     """
     with torch.autocast(mention.device.type, enabled=False):
         mention, candidates = mention.float(), candidates.float()
-        relations = relations or grouped(relation)
-        target = translated(mention, relation, direction, projection, vectors, relations)
+        relations = relations or group_rows(relation)
+        target = translate_mentions(mention, relation, direction, projection, vectors, relations)
         back = back_projected(target, relation, projection, relations)  # (P, d)
         product = (candidates @ back[:, :, None])[..., 0]  # Eq. (18)
         if norm == "exact":

@@ -21,7 +21,7 @@ from core import call
 from core.files import InputError
 from core.json_files import read_json
 from core.logs import set_up
-from core.settings import Option, expected, options_of
+from core.settings import Option, describe_type, options_of
 from experiments.pretrain import papers, pipeline_of
 from inference.chain import Pipeline
 from tests.fakes import umls as fake_umls
@@ -313,7 +313,9 @@ def test_every_setting_of_every_command_has_help_and_a_type() -> None:
     assert len(every) > 200
     assert [(command, o.name) for command, o in every if len(o.help) < 8] == []
     for command, option in every:
-        assert "typing" not in expected(option.type) and "NoneType" not in expected(option.type), (
+        assert "typing" not in describe_type(option.type) and "NoneType" not in describe_type(
+            option.type
+        ), (
             command,
             option,
         )

@@ -22,7 +22,7 @@ def medic(tmp_path: Path, runs: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A mirror with the demo's file, of fake diseases."""
     data = fakes.write(tmp_path / "data") / "NCBI-EL"
     monkeypatch.setattr(
-        "datamodules.sources.fetched", lambda dataset, place, mirrors: mirrors[0] / dataset
+        "datamodules.sources.fetch_dataset", lambda dataset, place, mirrors: mirrors[0] / dataset
     )
     return data.parent
 

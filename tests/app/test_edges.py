@@ -14,7 +14,15 @@ from app import lanes
 from app.cli import verb_help
 from app.commands import Serve
 from app.dashboard import LISTED, View, describe_experiment, format_addresses
-from app.guards import DOCS, POLICY, POLICY_OF_DOCS, Envelope, guarded, policy_headers, raw_error
+from app.guards import (
+    DOCS,
+    POLICY,
+    POLICY_OF_DOCS,
+    Envelope,
+    guard_protocol,
+    policy_headers,
+    raw_error,
+)
 from app.unused import RULES
 from core.files import InputError
 
@@ -147,7 +155,7 @@ def test_the_connection_beyond_the_limit_is_refused_at_once() -> None:
     state = ServerState()
     opened = []
     for _ in range(3):
-        made = guarded(2, 60.0)(config, state, {}, loop)
+        made = guard_protocol(2, 60.0)(config, state, {}, loop)
         transport = Transport()
         made.connection_made(transport)  # type: ignore[arg-type]
         opened.append((transport, made))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from app.cli import main
-from benchmarks.results import TRIVIAL, stored
+from benchmarks.results import TRIVIAL, list_stored
 from datamodules.options import Files
 from datamodules.tasks.prepare import split_examples
 from models.metrics import score, span_tallies
@@ -24,7 +24,7 @@ def tagger(runs: Path, tmp_path: Path) -> tuple[str, Path]:
     encoder = bert.write(tmp_path / "bert", tasks.WORDS, layers=1, length=512)
     data = tasks.write(tmp_path / "task", "ner")
     assert main(["finetune", "NCBI", f"DATA={data}", f"MODEL={encoder}", "LR=0.003"]) == 0
-    (result,) = (r for r in stored("finetune", "NCBI") if r.model.name != TRIVIAL)
+    (result,) = (r for r in list_stored("finetune", "NCBI") if r.model.name != TRIVIAL)
     return f"NCBI/{result.label}@{Path(result.folder).parent.name}-seed0", data
 
 
@@ -43,7 +43,7 @@ def test_the_written_file_scores_what_fine_tuning_reported(
     records = [json.loads(line) for line in out.read_text().splitlines()]
     assert [r["text"] for r in records] == [e.text for e in examples]
     predicted = [[(m["start"], m["end"], m["type"]) for m in r["mentions"]] for r in records]
-    (result,) = (r for r in stored("finetune", "NCBI") if r.model.name != TRIVIAL)
+    (result,) = (r for r in list_stored("finetune", "NCBI") if r.model.name != TRIVIAL)
     assert score(span_tallies(predicted, [e.entities for e in examples])) == pytest.approx(
         result.value(), abs=1e-9
     )

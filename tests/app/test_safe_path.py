@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from core.commands import child_environment, python_command, started
+from core.commands import child_environment, python_command, start_command
 from core.tracking import ROOT
 
 ROOMS = ("core", "kg", "datamodules", "models", "experiments", "inference", "benchmarks", "app")
@@ -78,7 +78,10 @@ def test_a_child_imports_nothing_from_its_folder(hostile: Path, words: tuple[str
     """Nor does what the child starts itself, as Lightning and MLflow do."""
     log = hostile.parent / "log"
     assert (
-        started(python_command(*words), hostile, {**os.environ, "PYTHONPATH": "."}, log).wait() == 0
+        start_command(
+            python_command(*words), hostile, {**os.environ, "PYTHONPATH": "."}, log
+        ).wait()
+        == 0
     ), log.read_text()
     done = subprocess.run(
         python_command(*words),

@@ -15,7 +15,7 @@ import pytest
 
 from app.cli import KEPT, main
 from core.commands import SAFE_PATH
-from core.stopping import Stopped, format_stop, keeping, stoppable
+from core.stopping import Stopped, format_stop, report_interrupt, stoppable
 from core.tracking import ROOT
 from tests.fakes import bert
 from tests.fakes.graphs import graph
@@ -129,7 +129,7 @@ def test_what_nothing_else_is_said_of(
         time.sleep(5)
 
     monkeypatch.setattr("benchmarks.linking.evaluate.score_linker", stopped)
-    monkeypatch.setattr("experiments.names.finetuned", stopped)
+    monkeypatch.setattr("experiments.names.find_finetuned", stopped)
     words = {"evaluate": ["NCBI-EL"], "predict": ["--model", "NCBI/minilm", "--text", "a"]}[verb]
     monkeypatch.setattr("core.call.drop_output", lambda: None)
     assert main([verb, *words]) == code
@@ -140,9 +140,9 @@ def test_what_is_said_and_what_is_not_changed() -> None:
     before = signal.getsignal(signal.SIGTERM)
     with (
         pytest.raises(Stopped) as caught,
-        keeping(lambda: "outer"),
+        report_interrupt(lambda: "outer"),
         stoppable(),
-        keeping(lambda: "inner"),
+        report_interrupt(lambda: "inner"),
     ):
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(5)

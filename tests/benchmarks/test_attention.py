@@ -32,7 +32,7 @@ from benchmarks.papers.embert.attention import (
     weights,
 )
 from benchmarks.papers.embert.attention_options import Sample
-from benchmarks.papers.embert.maps import Text, attention_maps, joined
+from benchmarks.papers.embert.maps import Text, attention_maps, join_parts
 from benchmarks.papers.embert.measures import (
     cosine,
     even,
@@ -344,19 +344,19 @@ def encoders(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 def test_parts_are_made_into_tokens_for_themselves(encoders: list[str]) -> None:
     tokenizer = load_tokenizer(encoders[0])
-    text = joined(tokenizer, ["得ab", "", "cd病"])
+    text = join_parts(tokenizer, ["得ab", "", "cd病"])
     tokens = tokenizer.convert_ids_to_tokens(text.ids)
     assert tokens == ["[CLS]", "得", "a", "##b", "c", "##d", "病", "[SEP]"]
     assert [p.tolist() for p in text.parts] == [[1, 2, 3], [], [4, 5, 6]]
     assert text.whole.tolist() == list(range(8)) and text.inside.tolist() == list(range(1, 7))
-    other = joined(tokenizer, ["得ab", "病", "cd病"])
+    other = join_parts(tokenizer, ["得ab", "病", "cd病"])
     assert [other.ids[i] for i in other.parts[2]] == [text.ids[i] for i in text.parts[2]]
 
 
 def test_maps_are_sums_over_heads_without_padding(encoders: list[str]) -> None:
     bert, tokenizer = load_bert(encoders[0], attention="eager"), load_tokenizer(encoders[0])
     # more than a batch
-    texts = [joined(tokenizer, [CHARACTERS[i : i + 3 + i % 7]]) for i in range(20)]
+    texts = [join_parts(tokenizer, [CHARACTERS[i : i + 3 + i % 7]]) for i in range(20)]
     for layer in (1, 3):
         for text, found in zip(texts, attention_maps(bert, texts, layer), strict=True):
             with torch.no_grad():
@@ -374,7 +374,7 @@ def test_maps_are_sums_over_heads_without_padding(encoders: list[str]) -> None:
     with pytest.raises(
         InputError, match=r"a text of 66 tokens; the encoder holds 64\. Give a smaller WINDOW="
     ):
-        next(attention_maps(bert, [joined(tokenizer, ["病" * 64])], 1))
+        next(attention_maps(bert, [join_parts(tokenizer, ["病" * 64])], 1))
 
 
 def test_weights_of_replaced_entities(encoders: list[str]) -> None:
@@ -382,7 +382,7 @@ def test_weights_of_replaced_entities(encoders: list[str]) -> None:
     sentence = Swap("d", "甲病", "得了", CONTEXT, "甲病", "慢性甲症", "丙病")
     [found] = weights(one, [sentence], 2)
     for name, size in (("original", 2), ("synonym", 4), ("random", 2)):
-        text = joined(one.tokenizer, ["得了", getattr(sentence, name), CONTEXT])
+        text = join_parts(one.tokenizer, ["得了", getattr(sentence, name), CONTEXT])
         attention = next(attention_maps(one.bert, [text], 2))
         entity = range(3, 3 + size)
         context = [1, 2, *range(3 + size, 3 + size + len(CONTEXT))]

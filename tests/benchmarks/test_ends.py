@@ -16,16 +16,16 @@ from benchmarks.commands import Evaluate
 from benchmarks.linking.ends import (
     MEASURES,
     Place,
+    count_matches,
     error_of,
     format_chain_score,
     gold_places,
-    matched,
     precision_recall,
     score_chain,
     tallies_of,
 )
 from benchmarks.options import Folds
-from benchmarks.results import stored
+from benchmarks.results import list_stored
 from core.files import InputError
 from datamodules.linking import Dictionary, Mention
 from datamodules.options import Files
@@ -61,7 +61,7 @@ def test_matching_is_the_best_there_is() -> None:
                 sum(p is not None and fits(p, g) for p, g in zip(order, gold, strict=True))
                 for order in itertools.permutations(padded, len(gold))
             )
-            assert matched(found, gold, overlap, concepts) == best
+            assert count_matches(found, gold, overlap, concepts) == best
 
 
 def test_counts_of_a_text() -> None:
@@ -233,7 +233,7 @@ def test_a_chain_is_scored(data: Path, runs: Path) -> None:
     assert (
         again.folder == result.folder
         and again.scores == result.scores
-        and len(stored("linking", "NCBI-E2E")) == 1
+        and len(list_stored("linking", "NCBI-E2E")) == 1
     )
 
 

@@ -16,7 +16,7 @@ import experiments.seeds as module
 from app.cli import main
 from benchmarks.commands import Finetune
 from benchmarks.finetune import format_scores
-from benchmarks.results import SELECT, Result, grouped
+from benchmarks.results import SELECT, Result, group_results
 from core.files import InputError
 from core.json_files import read_json, write_json
 from core.tracking import ROOT
@@ -60,7 +60,7 @@ def test_two_seeds_of_two_encoders_are_scored_tracked_and_compared(
     )
     # what ran, not what ARGS replaced
     assert first[0].details["settings"]["model.init_args.lr"] == 0.003
-    group = grouped(first)[first[0].label]
+    group = group_results(first)[first[0].label]
     low, high = group.interval("entity_f1") or (1, 0)
     mean = float(np.mean(group.values()))
     assert low <= mean <= high and len(group.values()) == 2 and f"mean{mean:>22.4f}"[-6:] in text

@@ -13,7 +13,7 @@ import pytest
 
 from app.cli import main
 from benchmarks.commands import Evaluate
-from benchmarks.linking.ends import annotated, warn_of_training_texts
+from benchmarks.linking.ends import read_annotated, warn_of_training_texts
 from benchmarks.options import Folds
 from benchmarks.results import OVERALL
 from core.files import InputError
@@ -262,7 +262,7 @@ def test_texts_that_a_tagger_was_trained_on_are_named(
     file = tmp_path / "gold.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     save_own_task("mine", file, [])
-    data = annotated("gold", Folds(graph=graph), Files(), Gold(gold=[file]))
+    data = read_annotated("gold", Folds(graph=graph), Files(), Gold(gold=[file]))
     warn_of_training_texts(["dictionary", "NCBI/minilm"], data)
     assert "was trained on" not in caplog.text
     warn_of_training_texts(["mine/minilm"], data)

@@ -21,7 +21,7 @@ from benchmarks.linking import folds as module
 from benchmarks.linking import scores as s
 from benchmarks.linking.evaluate import BASELINES
 from benchmarks.options import Folds, Protocol
-from benchmarks.results import differing, stored
+from benchmarks.results import find_differences, list_stored
 from core.files import InputError
 from core.json_files import read_json
 from datamodules.linking import Dictionary, Mention, load_linking
@@ -505,7 +505,7 @@ def run(name, data, model="tfidf", **given):
 def test_evaluate_counts_what_the_files_say(data, runs, capsys):
     assert main(["evaluate", "NCBI-EL", f"DATA={data / 'NCBI-EL'}"]) == 0
     said = capsys.readouterr().out
-    results = {r.label: r for r in stored("linking", "NCBI-EL")}
+    results = {r.label: r for r in list_stored("linking", "NCBI-EL")}
     # exact: "retinal tumor|pineal tumors" misses, kidney failure hits, failure is D004|D005's name
     assert results["exact"].value() == pytest.approx(2 / 3) and results["tfidf"].value() == 1.0
     assert set(results) == {"exact", "tfidf"} and "tfidf against exact: +33.33" in said
@@ -545,7 +545,7 @@ def test_evaluate_an_encoder_and_compare(data, runs, tiny, capsys):
     assert main(place) == 0
     assert main([*place, "POOLING=mean", "BACKOFF=yes"]) == 0
     said = capsys.readouterr().out
-    first, second = (r for r in stored("linking") if r.model.name not in BASELINES)
+    first, second = (r for r in list_stored("linking") if r.model.name not in BASELINES)
     assert first.protocol == second.protocol and f"against {first.label} (" in said
     assert second.label.endswith("mean + back-off") and second.options == {
         "pooling": "mean",
@@ -569,11 +569,11 @@ def test_abbreviations_are_expanded(data, runs):
         Mention("a", "d", 35, 38, "ARF", ["ARF"], [["D"]]),
         Mention("b", "d", 35, 38, "x", ["chronic ARF"], [["D"]]),
     ]
-    assert module.expanded(asked, documents) == [
+    assert module.expand_mentions(asked, documents) == [
         ["Acute renal failure"],
         ["chronic Acute renal failure"],
     ]
-    assert module.expanded(asked, {}) == [["ARF"], ["chronic ARF"]]
+    assert module.expand_mentions(asked, {}) == [["ARF"], ["chronic ARF"]]
 
 
 def test_nil_rules(data, runs):
@@ -585,7 +585,7 @@ def test_nil_rules(data, runs):
         results["exact"].value() == 0.5
         and wrong.details["reasons"]["gold not in the dictionary"] == 1
     )
-    assert differing(closed.protocol, wrong.protocol) == [
+    assert find_differences(closed.protocol, wrong.protocol) == [
         "mentions",
         "mentions_digest",
         "nil",

@@ -20,7 +20,7 @@ from benchmarks.linking.sizes import linking_sizes
 from benchmarks.options import Choices, Folds, Protocol
 from benchmarks.papers.genbioel import mention_similarity as similarity
 from benchmarks.results import Result
-from benchmarks.tables.measured import linked
+from benchmarks.tables.measured import find_linking
 from core.files import InputError
 from datamodules.options import Files
 from datamodules.tasks.linking import linking_task
@@ -173,9 +173,9 @@ def test_what_a_table_is_about_may_differ(data: Path, runs: Path) -> None:
     score("NCBI-EL", data)
     score("NCBI-EL", data, protocol=Protocol(train_names=True))
     with pytest.raises(InputError, match="results of different protocols"):
-        linked("NCBI-EL", "test", Choices())
+        find_linking("NCBI-EL", "test", Choices())
     parts = ("dictionary", "dictionary_names", "train_mentions_in_dictionary")
-    kept = linked("NCBI-EL", "test", Choices(), parts)
+    kept = find_linking("NCBI-EL", "test", Choices(), parts)
     assert sorted(r.label for r in kept) == ["exact", "tfidf"]  # of a baseline the last
 
 

@@ -15,7 +15,7 @@ from benchmarks import tables
 from benchmarks.linking.evaluate import BASELINES
 from benchmarks.options import Choices
 from benchmarks.papers.sapbert import name_similarity as similarity
-from benchmarks.results import stored
+from benchmarks.results import list_stored
 from core.json_files import read_json
 from datamodules.sapbert.name_pairs import Pairs
 from datamodules.tasks.linking import linking_task
@@ -69,7 +69,7 @@ def test_fine_tuning_scores_each_fold_with_its_own_encoder(
         and "fold 3: " in said.err
         and "fine-tuned cls + back-off" in said.out
     )
-    found = [r for r in stored("linking", "AAP-EL") if r.model.name not in BASELINES]
+    found = [r for r in list_stored("linking", "AAP-EL") if r.model.name not in BASELINES]
     assert (
         len(found) == 2
         and {r.protocol["fold_numbers"] for r in found} == {"0,3"}
@@ -91,7 +91,7 @@ def test_fine_tuning_scores_each_fold_with_its_own_encoder(
         assert main(["evaluate", "AAP-EL", *place, f"CKPT={export}"]) == 0
     alone = [
         r
-        for r in stored("linking", "AAP-EL")
+        for r in list_stored("linking", "AAP-EL")
         if r.protocol["fold_numbers"] == "0" and r.model.name not in BASELINES
     ]
     assert [r.label for r in alone] == ["sapbert-finetune cls"] * 2 and len(
@@ -186,7 +186,7 @@ def test_a_table_has_reported_beside_measured(
 ) -> None:
     place = f"DATA={data / 'NCBI-EL'}"
     assert main(["evaluate", "NCBI-EL", place]) == 0
-    protocol = dict(stored("linking")[-1].protocol)
+    protocol = dict(list_stored("linking")[-1].protocol)
     # two seeds of one system
     fake.linked("sapbert", 0.9, 0.92, options={"pooling": "cls"}, like=protocol)
     capsys.readouterr()

@@ -8,7 +8,7 @@ import pytest
 
 from app.cli import main
 from benchmarks.linking.evaluate import BASELINES
-from benchmarks.results import stored
+from benchmarks.results import list_stored
 from core.json_files import read_json
 from datamodules.reranker import load_samples
 from tests.fakes import bert
@@ -44,7 +44,7 @@ def test_a_reranker_is_trained_scored_and_used(
     said = capsys.readouterr().out
     assert said.count("NCBI-EL, dev") == 2 and "rerank" in said
     plain, ours = sorted(
-        (r for r in stored("linking", "NCBI-EL") if r.model.name not in BASELINES),
+        (r for r in list_stored("linking", "NCBI-EL") if r.model.name not in BASELINES),
         key=lambda r: len(r.options),
     )
     assert (
@@ -67,10 +67,14 @@ def test_a_reranker_is_trained_scored_and_used(
     (export,) = (runs / "reranker" / "train").glob("*/seed0/export")
     words = ["evaluate", "NCBI-EL", place, f"MODEL={tiny}", "SPLIT=dev"]
     assert main([*words, "RERANK=reranker"]) == 0, capsys.readouterr().err
-    again = next(r for r in stored("linking", "NCBI-EL") if r.options.get("rerank") == "reranker")
+    again = next(
+        r for r in list_stored("linking", "NCBI-EL") if r.options.get("rerank") == "reranker"
+    )
     assert again.scores == ours.scores
     assert main([*words, f"RERANK={export}"]) == 0
-    assert all("/" not in str(r.options.get("rerank", "")) for r in stored("linking", "NCBI-EL"))
+    assert all(
+        "/" not in str(r.options.get("rerank", "")) for r in list_stored("linking", "NCBI-EL")
+    )
     capsys.readouterr()
     assert main(["evaluate", "NCBI-EL", place, "MODEL=reranker"]) == 2
     assert "a reranker finds no candidates" in capsys.readouterr().err

@@ -97,7 +97,7 @@ def test_the_command_counts_what_is_available_and_names_the_rest(
     data = tmp_path / "data"
     for name in ("NCBI", "ChemProt", "GAD"):
         blurb.write(name, data / name)
-    monkeypatch.setattr(module, "fetched", lambda dataset, place, mirrors: data / dataset)
+    monkeypatch.setattr(module, "fetch_dataset", lambda dataset, place, mirrors: data / dataset)
     assert main(["overlap", "NCBI", "ChemProt", "GAD", "DDI", f"GRAPH={known_graph}"]) == 0
     lines = {line.split()[0]: line.split() for line in capsys.readouterr().out.splitlines() if line}
     total = len(mentions_of(find_task("NCBI"), data / "NCBI") or [])

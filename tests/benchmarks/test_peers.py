@@ -16,7 +16,7 @@ from app.cli import main
 from benchmarks import peers
 from benchmarks.commands import Evaluate
 from benchmarks.linking.ends import score_chain
-from benchmarks.results import stored
+from benchmarks.results import list_stored
 from core.files import InputError
 from datamodules.options import Files
 from tests.fakes import linking as fakes
@@ -110,7 +110,7 @@ def test_peers_are_compared_with_our_chains(
     )
     table = (runs / "tables" / f"peers_{TASK}_dev.csv").read_text().splitlines()
     assert len(table) == 1 + 2 + len(names) and table[0].startswith(",strict P,R,F1")
-    assert {r.model.name for r in stored("linking", TASK)} == {
+    assert {r.model.name for r in list_stored("linking", TASK)} == {
         "dictionary",
         "dictionary > names",
         "peer phrases",
@@ -145,7 +145,7 @@ def test_scispacy_links_what_a_detector_finds(data: Path, runs: Path) -> None:
     _, (_, run) = peers.compare_peers(TASK, ["dictionary"], ["scispacy"], files=Files(data=data))
     assert run.result is not None, run.reason
     ours, theirs = (
-        next(r for r in stored("linking", TASK) if r.model.name == n)
+        next(r for r in list_stored("linking", TASK) if r.model.name == n)
         for n in ("dictionary", "peer scispacy")
     )
     # the same mentions; names are in the dictionary as they are

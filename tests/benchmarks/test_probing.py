@@ -25,12 +25,12 @@ from benchmarks.probing import (
     guesses,
     hits,
     never_guessed,
-    sampled,
+    sample_queries,
     scores_of,
     tallies,
     tallies_of,
 )
-from benchmarks.results import STYLES, difference, grouped, stored
+from benchmarks.results import STYLES, difference, group_results, list_stored
 from core.files import InputError
 from core.json_files import write_json
 from datamodules.probing import Query, load_queries
@@ -103,10 +103,10 @@ def test_results_by_type() -> None:
 
 def test_a_sample_is_drawn_by_seed() -> None:
     asked = [query(str(i), "a") for i in range(50)]
-    some = sampled(asked, 10, 0)
-    assert len(some) == 10 and some == sampled(asked, 10, 0) != sampled(asked, 10, 1)
+    some = sample_queries(asked, 10, 0)
+    assert len(some) == 10 and some == sample_queries(asked, 10, 0) != sample_queries(asked, 10, 1)
     assert [int(q.text) for q in some] == sorted(int(q.text) for q in some)
-    assert sampled(asked, None, 0) == sampled(asked, 99, 0) == asked
+    assert sample_queries(asked, None, 0) == sample_queries(asked, 99, 0) == asked
 
 
 @pytest.fixture
@@ -177,14 +177,14 @@ def test_from_a_graph_to_a_comparison(
     assert (
         "12 of 78 queries" in said.err and "recall@5" in said.out and "up to 10 guesses" in said.out
     )
-    (result,) = stored("probing")
+    (result,) = list_stored("probing")
     assert (
         result.protocol["beams"] == 5
         and result.protocol["masks"] == 2
         and result.scores["all"]["examples"] == 12
     )
     assert result.details["guesses"]["at most"] == 10 and result.mlflow_run
-    asked = sampled(load_queries(result.details["asked"]), 12, 0)
+    asked = sample_queries(load_queries(result.details["asked"]), 12, 0)
     kept = tallies_of(asked, by_query(probing.guesses_in(result.folder), 12))
     assert scores_of(asked, kept) == result.scores and all(
         np.array_equal(kept[k], result.tallies[k]) for k in kept
@@ -203,7 +203,7 @@ def test_from_a_graph_to_a_comparison(
     assert (
         "no masked-LM head" in said.err and "without head" in said.out and "against" not in said.out
     )
-    assert stored("probing")[-1].details["guesses"]["at most"] == 2
+    assert list_stored("probing")[-1].details["guesses"]["at most"] == 2
 
 
 def test_tables(runs: Path) -> None:
@@ -255,7 +255,9 @@ def test_differences_are_paired(runs: Path) -> None:
         replace(fake.probed(name, 0.5), tallies=tallies_of(asked, several))
         for name, several in (("a", ours), ("m", theirs))
     ]
-    told = difference(grouped(made)["a"], grouped(made)["m"], "all/recall", STYLES["probing"])
+    told = difference(
+        group_results(made)["a"], group_results(made)["m"], "all/recall", STYLES["probing"]
+    )
     assert told is not None and told.startswith("+50.00, 95 % interval +")
 
 
@@ -280,4 +282,4 @@ def test_bad_input(
         assert message in capsys.readouterr().err
     with pytest.raises(InputError, match="no knowledge graph here"):
         Probe(model=tiny, graph=str(tmp_path)).run()
-    assert stored("probing") == []
+    assert list_stored("probing") == []

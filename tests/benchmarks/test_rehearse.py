@@ -29,7 +29,7 @@ from benchmarks.perf.rehearse import (
     whole_run,
     whole_stage,
 )
-from core.files import InputError, locked
+from core.files import InputError, lock_file
 from core.json_files import read_json
 from experiments import pretrain
 from experiments.machine import Inputs, Machine
@@ -177,7 +177,7 @@ def test_a_plan_is_the_profiles_own_with_its_inputs_replaced(
 
 def test_two_rehearsals_of_a_paper_at_once(runs: Path) -> None:
     with (
-        locked(runs / "rehearsals" / "sapbert.lock", "w", ""),
+        lock_file(runs / "rehearsals" / "sapbert.lock", "w", ""),
         pytest.raises(InputError, match="another rehearsal of sapbert"),
     ):
         rehearse.run_rehearsal("sapbert", "paper", 1, None, Inputs(), Machine(devices=1))

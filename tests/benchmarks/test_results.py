@@ -23,16 +23,23 @@ from benchmarks.results import (
     OUTCOMES,
     Model,
     check_protocol,
-    grouped,
+    group_results,
     label,
+    list_stored,
     load_result,
     others,
     p_value,
     seed_of,
     short_name,
-    stored,
 )
-from benchmarks.tables.measured import System, fine_tuned, pretrained, remarks, retrieved, systems
+from benchmarks.tables.measured import (
+    System,
+    find_pretraining,
+    find_retrieval,
+    fine_tuned,
+    remarks,
+    systems,
+)
 from core.files import InputError
 from core.json_files import read_json, write_json
 from core.tracking import ROOT
@@ -73,9 +80,9 @@ def test_a_result_is_read_back_as_it_was_saved(runs: Path) -> None:
         and again.value("acc@1", "seen concept") == 0.5
         and again.value("nothing") is None
     )
-    assert stored("linking", "NCBI-EL") == [made] and stored("linking", "HPO-EL") == []
+    assert list_stored("linking", "NCBI-EL") == [made] and list_stored("linking", "HPO-EL") == []
     with pytest.raises(ValueError, match="kind 'scores': expected one of finetune"):
-        stored("scores")
+        list_stored("scores")
 
 
 def test_a_papers_usual_run_has_one_name(runs: Path) -> None:
@@ -100,7 +107,7 @@ def test_a_run_that_is_scored_again_is_one_seed(runs: Path) -> None:
         replace(fake.linked("x", 0.1 * n)[0], model=Model("smedbert", f"abc-seed{n}"))
         for n in (1, 2, 1)
     ]
-    (group,) = grouped(first).values()
+    (group,) = group_results(first).values()
     assert [r.value() for r in group.results] == [first[2].value(), first[1].value()]
 
 
@@ -115,7 +122,7 @@ def test_a_damaged_result_is_refused(runs: Path) -> None:
     del record["task"]
     write_json(Path(made.folder) / FILE, record)
     with pytest.raises(InputError, match="not a result"):
-        stored("linking")
+        list_stored("linking")
 
 
 @pytest.mark.parametrize(
@@ -164,7 +171,7 @@ def test_the_newest_request_of_a_label_counts(runs: Path) -> None:
     fake.fine_tuned("smedbert", 0.6)
     fake.fine_tuned("other", 0.9, data="data2")  # not asked for, so it refuses nothing
     found = fine_tuned("cMedQANER", [System("smedbert"), System("zh")])
-    assert [r.model.name for r in found] == ["smedbert"] and grouped(found)[
+    assert [r.model.name for r in found] == ["smedbert"] and group_results(found)[
         "smedbert"
     ].values() == [0.6]
 
@@ -175,7 +182,7 @@ def test_runs_of_one_pretraining_are_seeds(runs: Path) -> None:
     fake.fine_tuned("smedbert", 0.1)
     fake.fine_tuned("smedbert", 0.5, 0.7, run="abc-seed0")
     fake.fine_tuned("smedbert", 0.8, run="abc-seed1")
-    group = System("smedbert").group(stored("finetune"))
+    group = System("smedbert").group(list_stored("finetune"))
     assert (
         group is not None
         and group.kind == "pre-training"
@@ -188,15 +195,17 @@ def test_runs_of_one_pretraining_are_seeds(runs: Path) -> None:
     with pytest.raises(
         InputError, match=r"several pre-trainings \(abc as in cMedQANER/\S+, fff as in cMedQANER/"
     ):
-        System("smedbert").group(stored("finetune"))
+        System("smedbert").group(list_stored("finetune"))
     text = compare("cMedQANER").splitlines()
     assert [line.split("  ")[0] for line in text[1:3]] == [
         "smedbert of pre-training abc",
         "smedbert of pre-training fff",
     ]
-    ours = grouped(stored("finetune"))["smedbert of pre-training abc"]
+    ours = group_results(list_stored("finetune"))["smedbert of pre-training abc"]
     assert ours.values() == pytest.approx([0.6, 0.8])
-    (against,) = others(grouped(ours.results)["smedbert"], stored("finetune"), "entity_f1")
+    (against,) = others(
+        group_results(ours.results)["smedbert"], list_stored("finetune"), "entity_f1"
+    )
     assert against.startswith("against smedbert of pre-training fff (0.4000): +0.2000")
 
 
@@ -269,7 +278,7 @@ def test_retrieval_by_several_pretrainings_is_not_one_mean(runs: Path) -> None:
         {"D1": 0.06},
         runs=("abc-seed0", "abc-seed1", "def-seed0"),
     )
-    groups = grouped(stored("synonyms"))
+    groups = group_results(list_stored("synonyms"))
     values = {name: one.values("acc@1", "D1") for name, one in groups.items()}
     assert values == {
         "smedbert of pre-training abc": [0.3, 0.4],
@@ -279,7 +288,7 @@ def test_retrieval_by_several_pretrainings_is_not_one_mean(runs: Path) -> None:
         InputError,
         match=r"several pre-trainings \(abc as in \w+/smedbert-\w+, def as in .*runs/synonyms",
     ):
-        System("smedbert").group(stored("synonyms"))
+        System("smedbert").group(list_stored("synonyms"))
 
 
 def test_linkers_are_compared(runs: Path) -> None:
@@ -379,7 +388,7 @@ def test_a_synonym_table_is_of_one_protocol(
         System({"model": "zh"} | text["options"]),
     ]
     with pytest.raises(InputError, match=r"smedbert text: samples 's1'; zh text: samples 's2'"):
-        retrieved(asked, None)
+        find_retrieval(asked, None)
     write_json(tmp_path / "manifest.json", {"sha256": "s2"})
     assert main(["table", "smedbert", "1", f"SAMPLES={tmp_path}"]) == 0
     assert "20.00 [" in capsys.readouterr().out
@@ -390,7 +399,7 @@ def test_sizes_are_those_of_the_files(
 ) -> None:
     chineseblue.write("cMedQANER", tmp_path / "mirror")
     monkeypatch.setattr(
-        "benchmarks.counts.fetched", lambda dataset, place, mirrors: tmp_path / "mirror"
+        "benchmarks.counts.fetch_dataset", lambda dataset, place, mirrors: tmp_path / "mirror"
     )
     entities = sum(len(e) for _, e in chineseblue.SENTENCES)
     assert split_sizes("cMedQANER", "mentions", Files())["train"] == entities
@@ -589,7 +598,7 @@ def test_remarks_are_of_the_column(runs: Path) -> None:
 
 
 def test_the_newest_pretraining_of_a_label(runs: Path) -> None:
-    assert pretrained("kebiolm") == (None, []) and pretrained("hfl/x") == (None, [])
+    assert find_pretraining("kebiolm") == (None, []) and find_pretraining("hfl/x") == (None, [])
     for age, (place, value) in enumerate(
         [
             ("kebiolm/pretrain_wem/new/seed1", 0.4),
@@ -603,11 +612,11 @@ def test_the_newest_pretraining_of_a_label(runs: Path) -> None:
         os.utime(runs / place / "finished.json", (1_000_000 - age, 1_000_000 - age))
     # not finished
     write_json(runs / "kebiolm/pretrain_wem/new/seed2/end.json", {"val/linking_acc1": 0.7})
-    folder, ends = pretrained("kebiolm/pretrain_wem")
+    folder, ends = find_pretraining("kebiolm/pretrain_wem")
     assert folder == runs / "kebiolm" / "pretrain_wem" / "new"
     assert [e["val/linking_acc1"] for e in ends] == [0.2, 0.4]
     # the stem that the bare name means
-    assert [e["val/linking_acc1"] for e in pretrained("kebiolm")[1]] == [0.5]
+    assert [e["val/linking_acc1"] for e in find_pretraining("kebiolm")[1]] == [0.5]
     text = markdown("kebiolm", "3")
     row = next(line for line in text.splitlines() if line.startswith("| -wem"))
     assert "30.00 ± 14.14 (2)" in row and "92.80" in row

@@ -24,7 +24,7 @@ def test_every_stage_does_its_work(
     monkeypatch.setattr(stages, "NAMES", 600)
     for stage in STAGES:
         stage.prepare(40, tmp_path)
-        took = scale.watched(stage, 40, tmp_path)
+        took = scale.watch_stage(stage, 40, tmp_path)
         assert took["seconds"] > 0 and 50 < took["memory"] < 8000 and took["files"] >= 0
         assert (took["bytes"] > 0) == (
             not any(word in stage.name for word in ("read", "load", "search"))
@@ -82,7 +82,7 @@ def test_a_stage_that_fails_is_reported(tmp_path: Path, preloaded: None) -> None
         RuntimeError,
         match=r"--stage trie, load --items 10 .*: exit status 2\nerror: .*no trie here",
     ):
-        scale.measured(stage, 10, tmp_path)
+        scale.measure_stage(stage, 10, tmp_path)
 
 
 def test_sizes_are_numbers_with_units() -> None:

@@ -103,7 +103,9 @@ def test_miner_prints_its_result(capsys, monkeypatch):
         "pytorch_metric_learning", reason="pytorch-metric-learning is not installed: make setup"
     )
     monkeypatch.setattr(
-        miner, "compared", lambda names, repeats, real=miner.compared: real(names // 4, repeats)
+        miner,
+        "compare_setting",
+        lambda names, repeats, real=miner.compare_setting: real(names // 4, repeats),
     )
     assert measure(["miner", "--json", "--repeats", "1", "--large", "64"]) == 0
     result = json.loads(capsys.readouterr().out)
@@ -242,7 +244,9 @@ def test_names_embedding_prints_its_result(capsys, monkeypatch, tmp_path):
     """Figures of few names; a word is missing in each query."""
     small = hpo.read(fake_hpo.write(tmp_path, 60))
     monkeypatch.setattr(names_embedding.hpo, "read", lambda: small)
-    monkeypatch.setattr(names_embedding, "shortened", lambda names: [name[1:] for name in names])
+    monkeypatch.setattr(
+        names_embedding, "shorten_names", lambda names: [name[1:] for name in names]
+    )
     assert measure(["names_embedding", "--json", "--names", "60"]) in (0, 1)
     result = json.loads(capsys.readouterr().out)
     (setting,) = result["settings"]
@@ -251,7 +255,7 @@ def test_names_embedding_prints_its_result(capsys, monkeypatch, tmp_path):
 
 
 def test_queries_lack_a_word():
-    assert [len(q.split()) for q in names_embedding.shortened(["a b", "a b c", "d e f g"])] == [
+    assert [len(q.split()) for q in names_embedding.shorten_names(["a b", "a b c", "d e f g"])] == [
         2,
         3,
     ]
@@ -261,9 +265,9 @@ def test_names_embedding_tells_vectors_that_differ(monkeypatch):
     answers = iter(
         [(2.0, torch.zeros(100)), (1.0, torch.arange(100) // 98), (1.0, torch.zeros(100))]
     )
-    monkeypatch.setattr(names_embedding, "timed", lambda *_: next(answers))
+    monkeypatch.setattr(names_embedding, "time_embedding", lambda *_: next(answers))
     own = SimpleNamespace(encoder=torch.nn.Linear(2, 2), bf16=False)
-    found = names_embedding.measured(own, ["a"] * 100, ["a"] * 100)
+    found = names_embedding.measure_setting(own, ["a"] * 100, ["a"] * 100)
     assert (found["ratio"], found["same"], found["equal"], found["int8_same"]) == (
         2.0,
         0.98,

@@ -12,7 +12,7 @@ import pytest
 
 from app.cli import main
 from benchmarks import synonyms
-from benchmarks.results import Model, Result, stored
+from benchmarks.results import Model, Result, list_stored
 from benchmarks.synonyms import format_retrieval, hits, members, mention_counts, score_retrieval
 from core.files import InputError
 from core.json_files import write_json
@@ -108,14 +108,14 @@ def test_scores_are_written_and_compared(
     noise, best = score("noise"), score("perfect")
     assert best.scores["D1"] == {"acc@1": 1.0, "examples": 6}
     assert best.scores["D2"]["examples"] == 2 and best.scores["D3"]["examples"] == 4
-    assert (noise.value("acc@1", "D1") or 0) < 1 and [r.label for r in stored("synonyms")] == [
+    assert (noise.value("acc@1", "D1") or 0) < 1 and [r.label for r in list_stored("synonyms")] == [
         "noise",
         "perfect",
     ]
     assert "D1, against noise" in format_retrieval(best) and "D3  " in format_retrieval(best)
     again = score("another seed of noise")  # another file, the same system
     assert (
-        len(stored("synonyms")) == 3
+        len(list_stored("synonyms")) == 3
         and "against perfect" in format_retrieval(again)
         and "against noise" not in format_retrieval(again)
     )

@@ -15,7 +15,7 @@ from datamodules.corpus import is_held_out
 from datamodules.genbioel.inputs import Inputs
 from datamodules.synonyms import samples
 from datamodules.tokenizers import load_tokenizer
-from kg.build.refine import refined
+from kg.build.refine import refine_graph
 from kg.build.sources import umls
 from kg.documents.jsonlines import json_documents
 from kg.graph import KnowledgeGraph
@@ -84,7 +84,7 @@ def test_a_chinese_graph_stays_whole_when_it_is_refined(tmp_path: Path) -> None:
         tmp_path / "g", 0.01, entities=60_000, triples=600_000
     ).startswith("600 entities, ")
     graph = KnowledgeGraph.load(tmp_path / "g")
-    made = refined(graph)
+    made = refine_graph(graph)
     assert len(made.entities) > 580 and len(made.equivalences) == 30
     assert set(made.entities["type"].to_pylist()) == set(synthetic.ENDINGS)
     asked, dropped = samples(made)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.results import BELOW, TRIVIAL, grouped, others, stored, versus
+from benchmarks.results import BELOW, TRIVIAL, group_results, list_stored, others, versus
 from benchmarks.trivial import (
     CosineBins,
     TextDictionary,
@@ -98,14 +98,14 @@ def test_a_comparison_below_the_baseline_is_marked_and_one_above_it_is_not(
     fake.fine_tuned("zh", 0.30, 0.31)
     fake.fine_tuned("smedbert", 0.40, 0.42)
     fake.fine_tuned(TRIVIAL, 0.60)
-    text = versus("t", list(grouped(stored("finetune")).values()), "entity_f1")
+    text = versus("t", list(group_results(list_stored("finetune")).values()), "entity_f1")
     assert text.count(BELOW) == 1  # smedbert against zh, not against the baseline
-    mine = grouped(stored("finetune"))["smedbert"]
-    lines = others(mine, stored("finetune"), "entity_f1")
+    mine = group_results(list_stored("finetune"))["smedbert"]
+    lines = others(mine, list_stored("finetune"), "entity_f1")
     assert [BELOW in line for line in lines if "against zh" in line] == [True]
     assert all("paired bootstrap over seeds" in line for line in lines)  # the baseline's one, too
     fake.fine_tuned("bilstm", 0.70, 0.72)
-    text = versus("t", list(grouped(stored("finetune")).values()), "entity_f1")
+    text = versus("t", list(group_results(list_stored("finetune")).values()), "entity_f1")
     assert BELOW not in text
 
 
@@ -114,7 +114,7 @@ def test_a_saved_baseline_is_found_beside_fine_tuned_systems(tmp_path: Path, run
 
     read = load_task(tasks.write(tmp_path / "t", "ner"))
     result = save_trivial("NCBI", read, "abc", "small")
-    assert [r.folder for r in stored("finetune", "NCBI")] == [result.folder]
+    assert [r.folder for r in list_stored("finetune", "NCBI")] == [result.folder]
     assert "without training (dictionary of training mentions, share" in format_trivial(result)
     part = save_trivial("NCBI", read, "abc", "small", share=0.5, seed=1)
     assert part.protocol["share"] == 0.5 and part.seed == 1

@@ -11,11 +11,11 @@ import torch
 from benchmarks.papers.smedbert.wordvectors import (
     SIZE,
     Glove,
-    composed,
+    compose_names,
     cooccurrences,
-    cut,
+    cut_text,
     glove,
-    trained,
+    train_vectors,
     word_vectors,
 )
 from core.files import InputError
@@ -71,29 +71,29 @@ def test_glove_fits_its_counts() -> None:
 def test_words_of_one_topic_are_near(kind: str, tmp_path: Path) -> None:
     if kind == "sgns":
         pytest.importorskip("gensim")
-    identity, vectors = trained(kind, "char", linked(tmp_path / "l"), 0)
+    identity, vectors = train_vectors(kind, "char", linked(tmp_path / "l"), 0)
     found = vectors(["肝炎", "黄疸", "骨折", "??"])
     assert identity["vectors"] == kind and identity["unit"] == "char" and found.shape == (4, SIZE)
     assert found[0] @ found[1] > found[0] @ found[2]
     assert np.allclose(np.linalg.norm(found, axis=1), [1, 1, 1, 0])
-    again = trained(kind, "char", tmp_path / "l", 0)[1](["肝炎"])
+    again = train_vectors(kind, "char", tmp_path / "l", 0)[1](["肝炎"])
     assert np.allclose(found[:1], again, atol=1e-6)
 
 
 def test_a_rare_word_uses_its_characters(tmp_path: Path) -> None:
     own = {"肝": np.ones(SIZE), "炎": -np.ones(SIZE) * 3}
-    assert np.allclose(composed(["肝炎"], own, None), -1 / np.sqrt(SIZE))
-    assert np.allclose(composed(["肝炎"], own, {"肝炎": np.ones(SIZE)}), 1 / np.sqrt(SIZE))
-    assert np.allclose(composed(["炎", "x"], own, {"肝炎": np.ones(SIZE)})[1], 0)
+    assert np.allclose(compose_names(["肝炎"], own, None), -1 / np.sqrt(SIZE))
+    assert np.allclose(compose_names(["肝炎"], own, {"肝炎": np.ones(SIZE)}), 1 / np.sqrt(SIZE))
+    assert np.allclose(compose_names(["炎", "x"], own, {"肝炎": np.ones(SIZE)})[1], 0)
     assert (
-        cut("肝炎 ICD10", "char") == ["肝", "炎", "icd10"]
-        and "".join(cut("慢性 肝炎A", "word")) == "慢性肝炎a"
+        cut_text("肝炎 ICD10", "char") == ["肝", "炎", "icd10"]
+        and "".join(cut_text("慢性 肝炎A", "word")) == "慢性肝炎a"
     )
     assert "骨折" in word_vectors("glove", "word", linked(tmp_path / "l"), 0)
 
 
 def test_bad_input(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="sgns:syllable: choose from: sgns:char, sgns:word"):
-        trained("sgns", "syllable", tmp_path, 0)
+        train_vectors("sgns", "syllable", tmp_path, 0)
     with pytest.raises(InputError, match="no finished linked text here"):
-        trained("glove", "char", tmp_path, 0)
+        train_vectors("glove", "char", tmp_path, 0)

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from core.commands import started
+from core.commands import start_command
 from core.executor import LOST
 from core.files import InputError
 from tests.core.test_executor import ray_here  # noqa: F401  a fixture
@@ -44,7 +44,7 @@ def test_output_status_and_environment(tmp_path: Path, ray_here: None, engine: s
     )
     given = dict(os.environ) | {"GIVEN": "yes", "ENGINE": engine, "RAY_ADDRESS": ""}
     log.write_text("of an earlier run")
-    running = started(python(program), tmp_path, given, log, engine=engine)
+    running = start_command(python(program), tmp_path, given, log, engine=engine)
     assert running.wait() == 3
     assert sorted(log.read_text().split()) == sorted([str(tmp_path), "yes", "processes", "error"])
 
@@ -60,7 +60,9 @@ def test_what_is_terminated_ends_with_all_it_started(
         f"import os, pathlib, time; pathlib.Path({str(here)!r}).write_text(str(os.getpid()));"
         " time.sleep(600)"
     )
-    running = started(python(program), tmp_path, dict(os.environ), tmp_path / "log", engine=engine)
+    running = start_command(
+        python(program), tmp_path, dict(os.environ), tmp_path / "log", engine=engine
+    )
     while not here.exists() or not here.read_text():
         time.sleep(0.05)
     running.terminate()
@@ -81,7 +83,9 @@ def test_a_command_whose_actor_is_killed_is_started_again(tmp_path: Path, ray_he
         f"import os, pathlib, time; mark = pathlib.Path({str(mark)!r})\nif not mark.exists():\n   "
         " mark.touch(); os.kill(os.getppid(), 9); time.sleep(600)\nprint('twice')"
     )
-    running = started(python(program), tmp_path, dict(os.environ), tmp_path / "log", engine="ray")
+    running = start_command(
+        python(program), tmp_path, dict(os.environ), tmp_path / "log", engine="ray"
+    )
     assert running.wait() == 0 and (tmp_path / "log").read_text() == "twice\n"
 
 
@@ -90,7 +94,7 @@ def test_without_ray_there_is_one_error(tmp_path: Path, monkeypatch: pytest.Monk
     with pytest.raises(
         InputError, match="asks for Ray, which is not installed. Run: make setup EXTRAS=ray"
     ):
-        started(python(""), tmp_path, {}, tmp_path / "log", engine="ray")
+        start_command(python(""), tmp_path, {}, tmp_path / "log", engine="ray")
 
 
 class FakeRay:
@@ -136,7 +140,7 @@ def start_on(ray: FakeRay, folder: Path, monkeypatch: Any, gpus: int | None = No
     )
     (folder / "log").write_text("of an earlier run")
     given = {"RAY_ADDRESS": "auto", "ENGINE": "ray"}
-    return started(python(program), folder, given, folder / "log", engine="ray", gpus=gpus)
+    return start_command(python(program), folder, given, folder / "log", engine="ray", gpus=gpus)
 
 
 def test_a_command_on_ray_writes_its_own_log_and_holds_no_processor_after_its_end(

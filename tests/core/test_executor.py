@@ -18,7 +18,7 @@ import torch
 
 from core import executor
 from core.executor import Part, PartsFolder, parts_folder
-from core.files import InputError, written, written_folder
+from core.files import InputError, atomic_folder, atomic_write
 from tests.fakes.leftovers import left_by
 
 ENGINES = [
@@ -47,10 +47,10 @@ def make(begun: int, task: int, path: Path, log: Path | None = None) -> dict[str
     if log:
         (log / f"made-{task}").touch()
     if path.suffix:
-        with written(path) as handle:
+        with atomic_write(path) as handle:
             handle.write(f"{begun + task}\n" * task)
     else:
-        with written_folder(path) as folder:
+        with atomic_folder(path) as folder:
             (folder / "a").write_text(str(begun + task))
     return {"lines": task}
 
@@ -316,7 +316,7 @@ def test_a_cluster_without_a_gpu_is_one_error(
 
 
 def threads(begun: int, task: int, path: Path) -> dict[str, Any]:
-    with written(path) as handle:
+    with atomic_write(path) as handle:
         handle.write("x")
     return {"torch": torch.get_num_threads(), "omp": os.environ["OMP_NUM_THREADS"]}
 

@@ -13,10 +13,10 @@ import pytest
 from core import files, reading
 from core.files import (
     InputError,
+    atomic_folder,
+    atomic_write,
     check_writable,
-    locked,
-    written,
-    written_folder,
+    lock_file,
 )
 from tests.fakes.leftovers import left_by
 
@@ -24,15 +24,15 @@ from tests.fakes.leftovers import left_by
 def test_a_locked_file_is_for_one(tmp_path: Path) -> None:
     lock = tmp_path / "deep" / "lock"
     with (
-        locked(lock, "w", "taken"),
+        lock_file(lock, "w", "taken"),
         pytest.raises(InputError, match="taken"),
-        locked(lock, "w", "taken"),
+        lock_file(lock, "w", "taken"),
     ):
         pass
-    with locked(tmp_path / "deep" / "lock", "ab+", "taken") as handle:
+    with lock_file(tmp_path / "deep" / "lock", "ab+", "taken") as handle:
         handle.write(b"x")
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputError), locked(tmp_path / "file" / "lock", "w", "taken"):
+    with pytest.raises(InputError), lock_file(tmp_path / "file" / "lock", "w", "taken"):
         pass
 
 
@@ -54,11 +54,11 @@ def test_content_is_on_the_disk_before_its_name(
         lambda number: done.append(os.path.basename(os.readlink(f"/proc/self/fd/{number}"))),
     )
     monkeypatch.setattr(os, "replace", lambda a, b: (done.append("rename"), real(a, b)))
-    with written(tmp_path / "a.txt") as handle:
+    with atomic_write(tmp_path / "a.txt") as handle:
         handle.write("x")
     assert done[0].startswith("a.txt.") and done[1:] == ["rename", tmp_path.name]
     done.clear()
-    with written_folder(tmp_path / "out") as folder:
+    with atomic_folder(tmp_path / "out") as folder:
         (folder / "inside").write_text("x")
     assert "inside" in done[:2] and done[2:] == ["rename", tmp_path.name]
 
@@ -73,11 +73,11 @@ def test_a_folder_in_the_way_of_a_file_is_reported_before_any_work(tmp_path: Pat
     for path, message in wrong.items():
         with pytest.raises(InputError, match=message):
             check_writable(path)
-        with pytest.raises(InputError, match=message), written(path):
+        with pytest.raises(InputError, match=message), atomic_write(path):
             pytest.fail("the work began")
     with (
         pytest.raises(InputError, match="file: a file is in the way"),
-        written_folder(tmp_path / "file"),
+        atomic_folder(tmp_path / "file"),
     ):
         pytest.fail("the work began")
     assert (tmp_path / "file").read_text() == "mine"
@@ -87,7 +87,7 @@ def test_a_folder_without_permission_is_reported_before_any_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write anywhere
-    for opening in (written, written_folder):
+    for opening in (atomic_write, atomic_folder):
         with (
             pytest.raises(InputError, match="out: no permission to write|content: no permission"),
             opening(tmp_path / "out"),
@@ -110,7 +110,7 @@ def test_an_older_folder_stays_when_the_new_one_cannot_take_its_place(
     monkeypatch.setattr(os, "replace", full)
     with (
         pytest.raises(InputError, match="out: the disk is full"),
-        written_folder(tmp_path / "out") as folder,
+        atomic_folder(tmp_path / "out") as folder,
     ):
         (folder / "new").write_text("2")
     assert [p.name for p in tmp_path.rglob("*")] == ["out", "old"]
@@ -155,11 +155,11 @@ def test_every_writer_tells_of_a_full_disk_in_one_line_and_leaves_nothing(tmp_pa
 
 
 def test_other_failures_within_the_block_are_not_the_disks(tmp_path: Path) -> None:
-    with pytest.raises(KeyError), written(tmp_path / "a"):
+    with pytest.raises(KeyError), atomic_write(tmp_path / "a"):
         raise KeyError("x")
-    with pytest.raises(InputError, match="its own message"), written(tmp_path / "a"):
+    with pytest.raises(InputError, match="its own message"), atomic_write(tmp_path / "a"):
         raise InputError("its own message")
-    with pytest.raises(InputError, match="gone.txt: no such file"), written(tmp_path / "a"):
+    with pytest.raises(InputError, match="gone.txt: no such file"), atomic_write(tmp_path / "a"):
         (tmp_path / "gone.txt").read_text()
     assert list(tmp_path.iterdir()) == []
 
@@ -170,7 +170,7 @@ def test_who_reads_a_file_while_it_is_replaced_reads_the_old_one_whole(tmp_path:
     path = tmp_path / "rows"
     path.write_text("old")
     with open(path) as reader:
-        with written(path) as handle:
+        with atomic_write(path) as handle:
             handle.write("new")
             handle.flush()
             assert path.read_text() == "old"
@@ -181,7 +181,7 @@ def test_who_reads_a_file_while_it_is_replaced_reads_the_old_one_whole(tmp_path:
 def test_what_fails_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "rows"
     path.write_text("old")
-    with pytest.raises(RuntimeError), written(path) as handle:
+    with pytest.raises(RuntimeError), atomic_write(path) as handle:
         handle.write("half")
         raise RuntimeError
     assert path.read_text() == "old" and [p.name for p in tmp_path.iterdir()] == ["rows"]
@@ -190,10 +190,10 @@ def test_what_fails_leaves_the_old_file(tmp_path: Path) -> None:
 def test_a_folder_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
     path = tmp_path / "folder"
     for name in ("first", "second"):
-        with written_folder(path) as folder:
+        with atomic_folder(path) as folder:
             (folder / name).write_text(name)
         assert [p.name for p in path.iterdir()] == [name]
-    with pytest.raises(RuntimeError), written_folder(path) as folder:
+    with pytest.raises(RuntimeError), atomic_folder(path) as folder:
         (folder / "third").write_text("half")
         raise RuntimeError
     assert [p.name for p in path.iterdir()] == ["second"] and [
@@ -228,10 +228,10 @@ def test_what_a_killed_process_left_goes_with_the_next_write(
         left.write_text("half")
     assert len({ours, *gone, theirs}) == 5
     if kind == "file":
-        with written(tmp_path / "b") as handle:
+        with atomic_write(tmp_path / "b") as handle:
             handle.write("whole")
     else:
-        with written_folder(tmp_path / "b") as folder:
+        with atomic_folder(tmp_path / "b") as folder:
             (folder / "c").write_text("whole")
     assert {p.name for p in tmp_path.iterdir()} == {ours.name, theirs.name, "b"}
     process.wait()

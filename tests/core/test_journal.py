@@ -18,7 +18,7 @@ from mlflow.exceptions import MlflowException
 from app.cli import main
 from core import journal as module
 from core.files import InputError
-from core.journal import Journal, sync, waiting
+from core.journal import Journal, find_waiting, sync
 from core.json_files import read_json
 from tests.fakes.tracking import Server
 
@@ -48,7 +48,7 @@ def test_what_a_run_records_arrives_once(runs: Path, tmp_path: Path) -> None:
         s for s, _ in points(own.run_id)
     ] == [1, 2]
     assert [f.path for f in MlflowClient().list_artifacts(own.run_id)] == ["table.csv"]
-    assert waiting() == [] and own.history("loss")[0] == (1, 3.0)
+    assert find_waiting() == [] and own.history("loss")[0] == (1, 3.0)
 
 
 def test_a_resumed_run_resumes_and_no_step_comes_twice(runs: Path) -> None:
@@ -147,7 +147,7 @@ def test_without_a_server_work_continues_and_says_so_once(
     assert (
         len(told) == 1 and f"MLflow at {away} does not answer" in told[0] and "kepl sync" in told[0]
     )
-    assert own.run_id == "" and waiting() == [runs / "a"]
+    assert own.run_id == "" and find_waiting() == [runs / "a"]
     with pytest.raises(InputError, match="does not answer .*nothing is lost"):
         sync()
     store = f"sqlite:///{runs.parent / 'mlflow.db'}"
@@ -223,7 +223,9 @@ def test_a_server_that_is_killed_and_comes_back_has_everything_once(
                     server.start()
             own.end()
         ids.append(own.run_id)
-    assert points(ids[0]) == points(ids[1]) == [(s, s / 7) for s in range(60)] and waiting() == []
+    assert (
+        points(ids[0]) == points(ids[1]) == [(s, s / 7) for s in range(60)] and find_waiting() == []
+    )
     server.kill()
 
 
@@ -298,7 +300,7 @@ def test_a_server_s_reason_is_cut_after_160_characters(
 
     monkeypatch.setattr(module, "_send", refuse)
     with pytest.raises(module.Away) as caught:
-        module.delivered(runs / "a", unsure=False)
+        module.deliver_lines(runs / "a", unsure=False)
     assert str(caught.value) == said
 
 

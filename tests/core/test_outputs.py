@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from core.files import InputError, written
+from core.files import InputError, atomic_write
 from core.json_files import read_object, write_json
 from core.outputs import MANIFEST, RECORD, Output, check_ending, claimed_files
 
@@ -172,7 +172,7 @@ def test_compressed_outputs_have_the_same_bytes(tmp_path: Path, ending: str) -> 
     from core.reading import read_text
 
     for name in ("a", "b"):
-        with written(tmp_path / f"{name}.txt.{ending}") as handle:
+        with atomic_write(tmp_path / f"{name}.txt.{ending}") as handle:
             handle.write("text\n" * 9)
     assert read_text(tmp_path / f"a.txt.{ending}") == "text\n" * 9
     assert (tmp_path / f"a.txt.{ending}").read_bytes() == (

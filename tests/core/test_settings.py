@@ -16,7 +16,7 @@ from core.settings import (
     MAKE,
     Option,
     Parsed,
-    expected,
+    describe_type,
     make_words,
     nearest,
     options_of,
@@ -178,7 +178,7 @@ def test_help_of_every_option_comes_from_the_docstrings() -> None:
     )
     assert found["model"].heading == "" and found["rule"].heading == "Options that commands share"
     assert (
-        expected(found["mirror"].type) == "one or several words"
+        describe_type(found["mirror"].type) == "one or several words"
         and "shared" not in found
         and "options" not in found
     )

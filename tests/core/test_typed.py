@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from core.files import InputError
-from core.typed import check_fields, typed
+from core.typed import check_fields, check_types
 
 if TYPE_CHECKING:
     from decimal import Decimal
 
 
-@typed
+@check_types
 def called(
     path: str | Path,
     names: Sequence[str] = (),

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from core.files import InputError
 from core.json_files import json_records
 from datamodules import chineseblue, formats
-from datamodules.formats import COLUMNS, NoLabels, bio, marked, pairs, pubtator
+from datamodules.formats import COLUMNS, NoLabels, bio, mark_spans, pairs, pubtator
 from datamodules.tasks import Tagged
 from kg.documents.pubtator import RELATIONS
 from tests.fakes import chineseblue as fakes
@@ -200,7 +200,7 @@ def test_json_in_another_encoding_says_which_was_expected(tmp_path):
 def test_a_list_that_is_none_is_named(tmp_path, value):
     path = text_file(tmp_path / "x.json", f'{{"text": "a", "entities": {value}}}\n')
     with pytest.raises(InputError, match="expected a list of objects under 'entities', got"):
-        chineseblue.nested(path)
+        chineseblue.read_nested(path)
 
 
 def test_mentions_have_their_offsets_as_strings(tmp_path):
@@ -229,7 +229,7 @@ def test_mentions_in_another_case_or_one_off_are_counted_and_others_refused(tmp_
 
 
 def test_nested_entities_include_their_last_character(tmp_path):
-    read = chineseblue.nested(fakes.nested(tmp_path / "dev.json"))
+    read = chineseblue.read_nested(fakes.nested(tmp_path / "dev.json"))
     assert ("水泡", "symptom") in surfaces(read[0]) and ("水", "bod") in surfaces(read[0])
     assert read[0].id == "dev:2" and read[4].entities == []
 
@@ -242,15 +242,15 @@ def test_nested_offsets_must_match(tmp_path):
     with pytest.raises(
         InputError, match=r"x\.json:2: characters 0 to 2, both included, are '头痛了'"
     ):
-        chineseblue.nested(fakes.json_list(tmp_path / "x.json", [value]))
+        chineseblue.read_nested(fakes.json_list(tmp_path / "x.json", [value]))
     value["entities"][0]["end_idx"] = 3
     with pytest.raises(InputError, match=r"entity \(0, 3\) is outside its text of 3"):
-        chineseblue.nested(fakes.json_list(tmp_path / "x.json", [value]))
+        chineseblue.read_nested(fakes.json_list(tmp_path / "x.json", [value]))
     found: Counter[str] = Counter()
     value["entities"] = [{"start_idx": 0, "end_idx": 1, "type": "s", "entity": "头痛"}] * 2
     assert (
         len(
-            chineseblue.nested(fakes.json_list(tmp_path / "x.json", [value]), found=found)[
+            chineseblue.read_nested(fakes.json_list(tmp_path / "x.json", [value]), found=found)[
                 0
             ].entities
         )
@@ -262,7 +262,7 @@ def test_nested_offsets_must_match(tmp_path):
 @pytest.mark.parametrize(
     "read",
     [
-        lambda p: chineseblue.nested(fakes.nested(p, labels=False)),
+        lambda p: chineseblue.read_nested(fakes.nested(p, labels=False)),
         lambda p: chineseblue.triples(fakes.triples(p, labels=False)),
         lambda p: chineseblue.queries(
             fakes.queries(p, "query1", "query2", labels=False), "query1", "query2"
@@ -333,7 +333,7 @@ def test_nearest_against_all_pairs(text, subject, object_):
     gaps = [max(i - j - len(object_), j - i - len(subject)) for i, j in every]
     gap = max(s[0] - o[1], o[0] - s[1])
     assert gap == min((g for g in gaps if g >= 0), default=gap)
-    text_again = marked(text, [(*s, "[S]", "[/S]"), (*o, "[O]", "[/O]")])
+    text_again = mark_spans(text, [(*s, "[S]", "[/S]"), (*o, "[O]", "[/O]")])
     for mark in ("[S]", "[/S]", "[O]", "[/O]"):
         assert text_again.count(mark) == 1
         text_again = text_again.replace(mark, "")
@@ -459,7 +459,7 @@ def test_real_cmedqaner(tmp_path):
 def test_real_cblue(tmp_path):
     folder = unpacked(tmp_path, "zh_cblue/CMeEE_resplit.tar.gz") / "CMeEE"
     for split, sentences, entities in (("train", 4000, 16470), ("dev", 500, 1910)):
-        texts = chineseblue.nested(folder / f"CMeEE_resplit_{split}.json")
+        texts = chineseblue.read_nested(folder / f"CMeEE_resplit_{split}.json")
         assert (len(texts), sum(len(e.entities) for e in texts)) == (sentences, entities)
     folder = unpacked(tmp_path, "zh_cblue/CMeIE_resplit.tar.gz") / "CMeIE"
     classes = chineseblue.schema(folder / "53_schemas.json")

@@ -19,7 +19,7 @@ from datamodules.probing import contains_name, queries
 from datamodules.sapbert.characters import parallel_names
 from datamodules.segments import cut_place
 from datamodules.tasks import Tagged
-from datamodules.tasks.own import cut
+from datamodules.tasks.own import cut_sentences
 from datamodules.untrained import untrained_folder
 from tests.fakes.graphs import graph
 
@@ -71,7 +71,7 @@ def test_a_name_in_a_text(text: str, name: str, found: bool) -> None:
 
 def test_blank_lines_are_no_sentences() -> None:
     text = "Gout is bad.\n\n \n\nIt hurts."
-    sentences = cut(Tagged("a", "a", text, [(0, 4, "D")]), "en")
+    sentences = cut_sentences(Tagged("a", "a", text, [(0, 4, "D")]), "en")
     assert [s.text.strip() for s in sentences] == ["Gout is bad.", "It hurts."]
     assert sentences[0].entities == [(0, 4, "D")]
 

@@ -22,10 +22,10 @@ from datamodules.embert.text import (
     SYNONYM,
     Corrupted,
     Text,
-    corrupted,
-    joined,
+    corrupt_text,
+    join_segments,
     part,
-    replaced,
+    replace_mentions,
 )
 from datamodules.tokenizers import load_tokenizer
 from tests.fakes import bert
@@ -160,7 +160,7 @@ def test_spans_are_rebuilt_after_replacement(
     ]
     before = before._replace(cut=bounds[min(cut, len(parts) - 1)])
     limit = len(before.ids) + room
-    after = replaced(before, world.names, share, limit, np.random.default_rng(seed))
+    after = replace_mentions(before, world.names, share, limit, np.random.default_rng(seed))
     assert len(after.ids) <= limit and len(after.word_start) == len(after.ids)
     # Rebuilt as text: the parts, each mention as its new name.
     names, mention = [], 0
@@ -201,15 +201,17 @@ def test_half_of_what_is_replaced_is_by_synonyms(world: World) -> None:
     text = world.text(["人", 0, "有", 1, "病"])
     rng = np.random.default_rng(1)
     kinds = np.concatenate(
-        [replaced(text, world.names, 0.15, 99, rng).mentions[:, 3] for _ in range(4000)]
+        [replace_mentions(text, world.names, 0.15, 99, rng).mentions[:, 3] for _ in range(4000)]
     )
     assert abs((kinds != ORIGINAL).mean() - 0.15) < 0.01
     assert abs((kinds == SYNONYM).sum() / (kinds != ORIGINAL).sum() - 0.5) < 0.04
-    assert replaced(text, world.names, 0.0, 99, rng) is text
+    assert replace_mentions(text, world.names, 0.0, 99, rng) is text
 
 
 def hidden(world: World, text: Text, seed: int, **settings: float) -> Corrupted:
-    return corrupted(text, world.pieces, np.random.default_rng(seed), MASK, RANDOM_IDS, **settings)  # type: ignore[arg-type]
+    return corrupt_text(
+        text, world.pieces, np.random.default_rng(seed), MASK, RANDOM_IDS, **settings
+    )  # type: ignore[arg-type]
 
 
 @settings(max_examples=150, deadline=None)
@@ -230,7 +232,7 @@ def test_what_is_hidden(
     entities: bool,
     swap: float,
 ) -> None:
-    text = replaced(world.text(parts), world.names, swap, 200, np.random.default_rng(seed))
+    text = replace_mentions(world.text(parts), world.names, swap, 200, np.random.default_rng(seed))
     found = hidden(world, text, seed, rate=rate, parts=share, entities=entities)
     kind = np.full(len(text.ids), -1)
     for start, end, _, k in text.mentions:
@@ -307,7 +309,7 @@ def test_edges_of_a_text(world: World) -> None:
     """Entities at both ends and side by side, and one that is all there is."""
     text = world.text([0, 3, "人", 1])
     for seed in range(30):
-        after = replaced(text, world.names, 1.0, 99, np.random.default_rng(seed))
+        after = replace_mentions(text, world.names, 1.0, 99, np.random.default_rng(seed))
         assert (
             after.mentions[:, 3].tolist()[1] == ORIGINAL
             and (after.mentions[[0, 2], 3] != ORIGINAL).all()
@@ -325,10 +327,10 @@ def test_segments_are_joined_within_the_limit(world: World) -> None:
     two = Example(
         world.ids("之肾癌甲片"), np.ones(5, bool), np.array([[1, 3, 1], [3, 5, 2]], np.int32)
     )
-    whole = joined(part(one, 0, 3), part(two, 1, 5), 9)
+    whole = join_segments(part(one, 0, 3), part(two, 1, 5), 9)
     assert world.words(whole.ids) == "人有病肾癌甲片" and whole.cut == 3
     assert whole.mentions.tolist() == [[2, 3, 4, 0], [3, 5, 1, 0], [5, 7, 2, 0]]
-    short = joined(part(one, 0, 3), part(two, 1, 5), 6)
+    short = join_segments(part(one, 0, 3), part(two, 1, 5), 6)
     assert world.words(short.ids) == "人有病肾癌甲" and short.mentions.tolist() == [
         [2, 3, 4, 0],
         [3, 5, 1, 0],
@@ -467,7 +469,7 @@ def test_a_random_name_is_inconsistent_and_a_synonym_is_not(
     fake_embert: Folders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The labels of Eq. (1), of replacements that are of one kind only."""
-    made, real = data(fake_embert), replaced
+    made, real = data(fake_embert), replace_mentions
     for kind, label in ((SYNONYM, 1), (RANDOM, 0)):
 
         def one_kind(*given: object, kind: int = kind) -> Text:
@@ -477,6 +479,6 @@ def test_a_random_name_is_inconsistent_and_a_synonym_is_not(
                 mentions=np.where(changed[:, None] & (np.arange(4) == 3), kind, text.mentions)
             )
 
-        monkeypatch.setattr("datamodules.embert.replaced", one_kind)
+        monkeypatch.setattr("datamodules.embert.replace_mentions", one_kind)
         found = made.batch(made.order(0)[0], 0).consistent
         assert len(found) > 3 and set(found.tolist()) == {label}

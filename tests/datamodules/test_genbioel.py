@@ -21,10 +21,10 @@ from hypothesis import strategies as st
 
 from core.files import InputError
 from core.json_files import read_json
-from datamodules.contexts import balanced, sides
+from datamodules.contexts import balance_sides, sides
 from datamodules.genbioel import GenBioELBatch, GenBioELData, samples, tokenizer
-from datamodules.genbioel.concept_names import RULES, left_to_one, name_set, normalised
-from datamodules.genbioel.denoising import infilled, permuted
+from datamodules.genbioel.concept_names import RULES, left_to_one, name_set, normalise_names
+from datamodules.genbioel.denoising import infill_spans, permute_sentences
 from datamodules.genbioel.finetuning import (
     TARGETS,
     MentionSamples,
@@ -35,7 +35,7 @@ from datamodules.genbioel.finetuning import (
     without_overlaps,
 )
 from datamodules.genbioel.inputs import Inputs, plain, window
-from datamodules.genbioel.samples import GraphSamples, drawn
+from datamodules.genbioel.samples import GraphSamples, draw_example
 from datamodules.genbioel.templates import DEFINITION, SAME, SYNONYMS
 from datamodules.graph_names import NameSource
 from datamodules.linking import Dictionary, Mention, load_linking
@@ -125,7 +125,7 @@ def test_sides() -> None:
 
 @given(left=st.integers(0, 30), right=st.integers(0, 30), room=st.integers(-3, 70))
 def test_balanced(left: int, right: int, room: int) -> None:
-    a, b = balanced(left, right, room)
+    a, b = balance_sides(left, right, room)
     assert 0 <= a <= left and 0 <= b <= right and a + b == min(left + right, max(0, room))
     assert not (a < left and b < right) or abs(a - b) <= 1
 
@@ -206,13 +206,15 @@ def test_tokenizer(fake_genbioel: Folders, tmp_path: Path) -> None:
 
 @given(name=st.text(alphabet="aB é1 ,.;{}[]()+-_*/?!`\"'=%></:#&\t\u00a0", max_size=12))
 def test_normalised_is_the_rule(name: str) -> None:
-    found = normalised(pa.array([name]))[0].as_py()
+    found = normalise_names(pa.array([name]))[0].as_py()
     assert found == normaliser(RULES)(" ".join(name.lower().split()))
     assert found == " ".join(found.split())
 
 
 def test_normalised_by_hand() -> None:
-    made = normalised(pa.array(["Heart-Attack, (acute)", " + ", "5'-nucleotidase"])).to_pylist()
+    made = normalise_names(
+        pa.array(["Heart-Attack, (acute)", " + ", "5'-nucleotidase"])
+    ).to_pylist()
     assert made == ["heart attack acute", "+", "5 nucleotidase"]
 
 
@@ -351,7 +353,7 @@ def test_templates_of_every_case(source: GraphSamples, inputs: Inputs) -> None:
 @settings(max_examples=80, deadline=None)
 def test_drawn(names: int, described: int, few: int, seed: int) -> None:
     own, rng = np.arange(10, 10 + names), np.random.default_rng(seed)
-    one = drawn(own, np.arange(described), 10, None, rng, few)
+    one = draw_example(own, np.arange(described), 10, None, rng, few)
     assert one.target == 10 and (one.mention == 10) == (names == 1)
     if described:
         assert one.template in DEFINITION and one.definition in range(described)
@@ -649,7 +651,7 @@ def test_without_overlaps() -> None:
 @settings(max_examples=100, deadline=None)
 def test_infilled(n: int, share: float, seed: int) -> None:
     ids = np.arange(10, 10 + n)
-    noisy = infilled(ids, np.random.default_rng(seed), 4, share)
+    noisy = infill_spans(ids, np.random.default_rng(seed), 4, share)
     kept = noisy[noisy != 4]
     assert np.all(np.diff(kept) > 0) and set(kept) <= set(ids)  # in order; what is gone is gone
     assert abs((n - len(kept)) - share * n) <= 1
@@ -658,7 +660,7 @@ def test_infilled(n: int, share: float, seed: int) -> None:
 
 def test_infilled_lengths_are_poisson() -> None:
     ids = np.arange(10, 4010)
-    noisy = infilled(ids, np.random.default_rng(0), 4)
+    noisy = infill_spans(ids, np.random.default_rng(0), 4)
     assert len(ids) - (noisy != 4).sum() == 1200
     edges = np.concatenate([[9], noisy[noisy != 4], [4010]])
     gaps = np.diff(edges)[np.diff(edges) > 1] - 1  # lengths of the spans that hid something
@@ -672,7 +674,9 @@ def test_permuted() -> None:
     ends = np.zeros(20, bool)
     ends[9] = True
     ids = np.array([1, 2, 9, 3, 9, 4, 5])
-    found = {tuple(permuted(ids, ends, np.random.default_rng(i)).tolist()) for i in range(60)}
+    found = {
+        tuple(permute_sentences(ids, ends, np.random.default_rng(i)).tolist()) for i in range(60)
+    }
     parts = [(1, 2, 9), (3, 9), (4, 5)]
     assert found == {sum(order, ()) for order in itertools.permutations(parts)}
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from datamodules.masking import IGNORE, masked, units
+from datamodules.masking import IGNORE, mask_tokens, units
 
 MASK, RANDOM = 4, np.arange(5, 900)
 
@@ -43,7 +43,7 @@ def test_units_are_masked_whole_and_others_untouched(n: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     ids, start, spans = sequence(rng, n)
     unit = units(start, spans)
-    out, labels = masked(ids, unit, rng, MASK, RANDOM, mask=0.3, random=0.2, keep=0.2)
+    out, labels = mask_tokens(ids, unit, rng, MASK, RANDOM, mask=0.3, random=0.2, keep=0.2)
     for u in np.unique(unit):
         of_unit = unit == u
         chosen = labels[of_unit] != IGNORE
@@ -69,7 +69,7 @@ def test_realised_rates() -> None:
     total = inside = inside_mask = 0
     for _ in range(3000):
         ids, start, spans = sequence(rng, 80)
-        out, labels = masked(ids, units(start, spans), rng, MASK, RANDOM)
+        out, labels = mask_tokens(ids, units(start, spans), rng, MASK, RANDOM)
         chosen = labels != IGNORE
         kinds += [
             (out == MASK).sum(),
@@ -88,6 +88,6 @@ def test_realised_rates() -> None:
 def test_pure() -> None:
     ids, start, spans = sequence(np.random.default_rng(1), 50)
     before = ids.copy()
-    first = masked(ids, units(start, spans), np.random.default_rng(7), MASK, RANDOM)
-    second = masked(ids, units(start, spans), np.random.default_rng(7), MASK, RANDOM)
+    first = mask_tokens(ids, units(start, spans), np.random.default_rng(7), MASK, RANDOM)
+    second = mask_tokens(ids, units(start, spans), np.random.default_rng(7), MASK, RANDOM)
     assert (ids == before).all() and all((a == b).all() for a, b in zip(first, second, strict=True))

@@ -20,8 +20,8 @@ from datamodules.probing import (
     build_queries,
     contains_name,
     counts_of,
-    drawn,
-    filled,
+    draw_places,
+    fill_template,
     load_queries,
     medlama,
     medlama_queries,
@@ -62,8 +62,8 @@ def test_wording(relation: str, words: str) -> None:
 
 
 def test_templates_are_filled_once() -> None:
-    assert filled("[X] may treat  [Y] .", "a [Y]", MASK) == "a [Y] may treat [MASK]."
-    assert filled("[Y] of [X].", "the  head", "tail") == "tail of the head."
+    assert fill_template("[X] may treat  [Y] .", "a [Y]", MASK) == "a [Y] may treat [MASK]."
+    assert fill_template("[Y] of [X].", "the  head", "tail") == "tail of the head."
 
 
 def test_papers_queries() -> None:
@@ -326,8 +326,10 @@ def test_real_medlama() -> None:
 
 
 def test_relations_of_one_size_are_drawn_apart() -> None:
-    one, other = (drawn(1000, 10, 0, relation).tolist() for relation in ("treats", "causes"))
+    one, other = (draw_places(1000, 10, 0, relation).tolist() for relation in ("treats", "causes"))
     assert (
         one != other
-        and one == drawn(1000, 10, 0, "treats").tolist() != drawn(1000, 10, 1, "treats").tolist()
+        and one
+        == draw_places(1000, 10, 0, "treats").tolist()
+        != draw_places(1000, 10, 1, "treats").tolist()
     )

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from core.files import InputError
 from datamodules.formats import group
-from datamodules.ranking import FURTHER, REPEATED, alike, questions, ranked
+from datamodules.ranking import FURTHER, REPEATED, alike, make_rankings, questions
 from datamodules.tasks import Pair
 from datamodules.tasks.definition import derivation_settings
 from tests.fakes import chineseblue as fakes
@@ -121,7 +121,7 @@ def test_what_is_drawn(pairs: list[tuple[int, int]], seed: int) -> None:
         own[pair.first].add(pair.second)
     sizes = {"train": 2, "dev": 1, "test": 1}
     try:
-        made = ranked(given, sizes, 1, seed)
+        made = make_rankings(given, sizes, 1, seed)
     except InputError as error:
         assert "too few" in str(error) or "answers to other questions" in str(error)
         return
@@ -142,10 +142,10 @@ def test_what_is_drawn(pairs: list[tuple[int, int]], seed: int) -> None:
 def test_the_draw_is_the_same_every_time_and_another_by_another_seed() -> None:
     given = right(*((f"q{i}", f"a{i}") for i in range(60)))
     sizes = {"train": 20, "dev": 10, "test": 10}
-    first = ranked(given, sizes, 5, 0)
-    assert first == ranked(given, sizes, 5, 0) != ranked(given, sizes, 5, 1)
+    first = make_rankings(given, sizes, 5, 0)
+    assert first == make_rankings(given, sizes, 5, 0) != make_rankings(given, sizes, 5, 1)
     # growing train leaves test and dev as they are
-    more = ranked(given, sizes | {"train": 30}, 5, 0)
+    more = make_rankings(given, sizes | {"train": 30}, 5, 0)
     assert more["test"] == first["test"] and more["dev"] == first["dev"]
     assert {e.first for e in more["train"]} > {e.first for e in first["train"]}
     # every wrong answer is equally likely: none of the 9 others is drawn every time
@@ -158,14 +158,14 @@ def test_too_few() -> None:
     with pytest.raises(
         InputError, match=r"10 questions are too few for 9 of train, 2 of test: train has 8"
     ):
-        ranked(given, {"train": 9, "test": 2}, 1, 0)
+        make_rankings(given, {"train": 9, "test": 2}, 1, 0)
     with pytest.raises(
         InputError, match=r"test: 1 answers to other questions, expected 2 wrong ones a question"
     ):
-        ranked(given, {"train": 5, "test": 2}, 2, 0)
+        make_rankings(given, {"train": 5, "test": 2}, 2, 0)
     # a pair of questions with one answer does not fit into a split of one
     two = right(("a", "1"), ("b", "1"), ("c", "2"), ("d", "3"))
-    assert {e.first for e in ranked(two, {"train": 2, "test": 2}, 0, 0)["train"]} in (
+    assert {e.first for e in make_rankings(two, {"train": 2, "test": 2}, 0, 0)["train"]} in (
         {"a", "b"},
         {"c", "d"},
     )
@@ -182,7 +182,7 @@ def test_real_questions(tmp_path: Path) -> None:
         found[REPEATED],
         found[FURTHER],
     ) == (378, 0)
-    splits = ranked(read, **derivation_settings("NeikeQA"))
+    splits = make_rankings(read, **derivation_settings("NeikeQA"))
     assert {s: len(e) for s, e in splits.items()} == {"train": 13200, "dev": 3300, "test": 5500}
     answered = {s: {e.second for e in examples} for s, examples in splits.items()}
     assert not answered["train"] & answered["test"] and not answered["train"] & answered["dev"]

@@ -22,7 +22,7 @@ from core.json_files import read_json
 from datamodules.linking import Dictionary, Mention, save_linking
 from datamodules.sapbert import SapBERTBatch, SapBERTData, group_similar, length_groups
 from datamodules.sapbert import name_pairs as module
-from datamodules.sapbert.alike import normalised
+from datamodules.sapbert.alike import normalise_names
 from datamodules.sapbert.name_pairs import (
     PairChoice,
     Pairs,
@@ -224,7 +224,10 @@ def test_trade_names_in_either_direction(fake_sapbert: Folders, tmp_path: Path) 
 
 
 def test_normalised() -> None:
-    assert normalised(pa.array([" A\tb\u00a0 C\n", "Ärztin"])).to_pylist() == ["a b c", "ärztin"]
+    assert normalise_names(pa.array([" A\tb\u00a0 C\n", "Ärztin"])).to_pylist() == [
+        "a b c",
+        "ärztin",
+    ]
 
 
 def test_tokens_are_the_tokenizers(fake_sapbert: Folders) -> None:
@@ -461,7 +464,7 @@ def test_concepts_of_graphs_with_the_same_name_are_united(
     )
     graphs = [first, second, third]
     concepts = pa.array([i for g in graphs for i in g.ids.to_pylist()])
-    one = module.united(graphs, concepts)
+    one = module.unite_concepts(graphs, concepts)
     joined = {concepts[i].as_py(): concepts[int(j)].as_py() for i, j in enumerate(one) if i != j}
     assert joined == {"B1": "A1", "B2": "A2", "B3": "A3", "C1": "A1", "C2": "B2b"}
     for name, graph in zip("abc", graphs, strict=True):

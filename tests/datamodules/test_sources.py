@@ -161,7 +161,7 @@ def test_a_cut_connection_is_taken_up_where_it_ended(tmp_path, server, listed):
     server.files = {"/a": ONE}
     server.cut = [70_000, 50_000]
     listed.add("a.txt", ONE, server.url + "/a")
-    assert (data.fetched("Set", tmp_path) / "a.txt").read_bytes() == ONE
+    assert (data.fetch_dataset("Set", tmp_path) / "a.txt").read_bytes() == ONE
     assert [r for _, r in server.asked] == [None, "bytes=70000-", "bytes=120000-"]
 
 
@@ -184,7 +184,7 @@ def test_a_cut_run_is_taken_up_by_the_next(tmp_path, server, listed, monkeypatch
 def test_a_server_without_ranges_sends_all_again(tmp_path, server, listed):
     server.files, server.ranges, server.cut = {"/a": ONE}, False, [70_000]
     listed.add("a.txt", ONE, server.url + "/a")
-    assert (data.fetched("Set", tmp_path) / "a.txt").read_bytes() == ONE
+    assert (data.fetch_dataset("Set", tmp_path) / "a.txt").read_bytes() == ONE
 
 
 @pytest.mark.parametrize("left", [b"another version " * 10, ONE + b"and more"])
@@ -193,7 +193,7 @@ def test_another_versions_beginning_is_thrown_away(tmp_path, server, listed, lef
     listed.add("a.txt", ONE, server.url + "/a")
     (tmp_path / "Set").mkdir()
     (tmp_path / "Set/a.txt.new.partial").write_bytes(left)
-    assert (data.fetched("Set", tmp_path) / "a.txt").read_bytes() == ONE
+    assert (data.fetch_dataset("Set", tmp_path) / "a.txt").read_bytes() == ONE
 
 
 def test_errors_of_the_server(tmp_path, server, listed):
@@ -261,7 +261,7 @@ def test_a_file_put_by_hand_gets_its_checksum(tmp_path, listed, capsys):
 def test_a_member_of_a_fetched_archive(tmp_path, server, listed):
     server.files = {"/set.zip": zipped(tmp_path / "set.zip", ("in/a.txt", ONE)).read_bytes()}
     listed.add("a.txt", ONE, server.url + "/set.zip", archive="in/a.txt")
-    assert (data.fetched("Set", tmp_path / "data") / "a.txt").read_bytes() == ONE
+    assert (data.fetch_dataset("Set", tmp_path / "data") / "a.txt").read_bytes() == ONE
     listed.add("b.txt", TWO, server.url + "/set.zip", archive="in/b.txt")
     with pytest.raises(InputError, match=r"no member 'in/b\.txt' in this archive"):
         data.fetch("Set", tmp_path / "data")
@@ -344,7 +344,7 @@ def test_mirrors_are_searched_everywhere(tmp_path, listed, place, known):
         with pytest.raises(InputError, match=r"in none of .*mirror"):
             data.fetch("Set", tmp_path / "data", [tmp_path / "mirror"])
         return
-    folder = data.fetched("Set", tmp_path / "data", [tmp_path / "mirror"])
+    folder = data.fetch_dataset("Set", tmp_path / "data", [tmp_path / "mirror"])
     assert (folder / "x/a.txt").read_bytes() == ONE
 
 
@@ -355,10 +355,10 @@ def test_a_mirror_may_be_an_archive_and_one_of_several(tmp_path, listed):
         tar(tmp_path / "m.tar.gz", ("x/a.txt", ONE)),
         zipped(tmp_path / "m.zip", ("x/b.txt", TWO)),
     )
-    folder = data.fetched("Set", tmp_path / "data", [one, two])
+    folder = data.fetch_dataset("Set", tmp_path / "data", [one, two])
     assert (folder / "x/b.txt").read_bytes() == TWO
     with pytest.raises(InputError, match="no such folder or archive, given as MIRROR"):
-        data.fetched("Set", tmp_path / "other", [tmp_path / "nowhere"])
+        data.fetch_dataset("Set", tmp_path / "other", [tmp_path / "nowhere"])
 
 
 def test_a_checksum_goes_before_a_path_and_a_wrong_checksum_at_the_path_is_an_error(
@@ -375,7 +375,7 @@ def test_a_checksum_goes_before_a_path_and_a_wrong_checksum_at_the_path_is_an_er
     assert not (tmp_path / "data/Set/x/a.txt").exists()
     (tmp_path / "m/right").write_bytes(ONE)
     assert (
-        data.fetched("Set", tmp_path / "data", [tmp_path / "m"]) / "x/a.txt"
+        data.fetch_dataset("Set", tmp_path / "data", [tmp_path / "m"]) / "x/a.txt"
     ).read_bytes() == ONE
 
 
@@ -401,7 +401,7 @@ def test_a_damaged_file_is_replaced_or_reported(tmp_path, listed):
     listed.add("x/a.txt", ONE)
     (tmp_path / "m").mkdir()
     (tmp_path / "m/a").write_bytes(ONE)
-    folder = data.fetched("Set", tmp_path / "data", [tmp_path / "m"])
+    folder = data.fetch_dataset("Set", tmp_path / "data", [tmp_path / "m"])
     (folder / "x/a.txt").write_bytes(TWO)
     with pytest.raises(InputError, match=rf"{folder}/x/a\.txt: checksum mismatch"):
         data.fetch("Set", tmp_path / "data")
@@ -511,7 +511,7 @@ def test_broken_archives_are_reported_and_the_search_continues(tmp_path, listed,
     os.mkfifo(tmp_path / "mirror/fifo.txt")
     (tmp_path / "mirror/loop").symlink_to(tmp_path / "mirror")
     listed.add("x/a.txt", ONE)
-    folder = data.fetched("Set", tmp_path / "data", [tmp_path / "mirror"])
+    folder = data.fetch_dataset("Set", tmp_path / "data", [tmp_path / "mirror"])
     assert (folder / "x/a.txt").read_bytes() == ONE
     said = capsys.readouterr().err
     assert all(f"{name}: cannot be read" in said for name in ("a.tar.gz", "b.zip", "c.gz"))
@@ -572,7 +572,7 @@ def test_the_command(tmp_path, capsys, monkeypatch):
     assert main(["data", "cMedQAN"]) == 2
     assert "no task 'cMedQAN'; did you mean cMedQANER?" in capsys.readouterr().err
     monkeypatch.setattr(
-        data, "_downloaded", lambda *_: pytest.fail("no test may reach for the network")
+        data, "_download_file", lambda *_: pytest.fail("no test may reach for the network")
     )
     monkeypatch.setenv("KEPL_RUNS", str(tmp_path))
     assert main(["data", "DXY-NER"]) == 2
@@ -628,7 +628,7 @@ def test_real_mirror_has_every_task_that_it_holds(tmp_path):
     }
 
     def folder_of(definition):
-        return data.fetched(definition.dataset, tmp_path / "data", [REAL], network=False)
+        return data.fetch_dataset(definition.dataset, tmp_path / "data", [REAL], network=False)
 
     rows = count_rows(folder_of)
     assert {row.task for row in rows if row.here is not None} == there
@@ -669,8 +669,8 @@ def test_a_mirror_that_changes_while_it_is_copied_is_reported(tmp_path, listed):
     with pytest.raises(
         InputError, match=rf"changed while it was read \({sum_of(ONE)}, then {sum_of(TWO)}\)"
     ):
-        mirrors.copied(hit, target)
+        mirrors.copy_hit(hit, target)
     assert not target.exists() and not list(tmp_path.glob("target*"))
     (tmp_path / "m/a").write_bytes(ONE)
-    mirrors.copied(hit, target)
+    mirrors.copy_hit(hit, target)
     assert target.read_bytes() == ONE

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.counts import CountRow, count_rows, counted, counts_table
+from benchmarks.counts import CountRow, count_examples, count_rows, counts_table
 from core.files import InputError
 from datamodules.chineseblue import REPEATED
 from datamodules.tasks import KINDS, load_task
@@ -249,9 +249,9 @@ def test_counts(tmp_path):
 
 
 def test_a_triple_that_occurs_twice_is_counted_twice():
-    assert counted("triples", [], {REPEATED: 2}) == 2
+    assert count_examples("triples", [], {REPEATED: 2}) == 2
     with pytest.raises(ValueError, match="no unit"):
-        counted("pages", [], {})
+        count_examples("pages", [], {})
 
 
 def test_manifests_are_plain_json(tmp_path):

@@ -10,7 +10,7 @@ import pytest
 from core.files import InputError
 from core.json_files import read_json, write_json
 from core.reading import sha256
-from datamodules.tasks import Pair, Relation, Tagged, load_task, overlapping, save_task
+from datamodules.tasks import Pair, Relation, Tagged, count_overlapping, load_task, save_task
 from tests.fakes import tasks
 
 ABOUT = {"name": "t", "metric": "entity_f1", "language": "en"}
@@ -61,7 +61,7 @@ def test_what_cannot_be_found_is_counted_and_kept(tmp_path: Path) -> None:
         "dev: texts that stand in train too": 1,
     }
     assert load_task(tmp_path / "t").splits["train"] == train
-    assert overlapping([(0, 5, "a"), (1, 2, "b"), (5, 6, "c"), (3, 4, "d")]) == 2
+    assert count_overlapping([(0, 5, "a"), (1, 2, "b"), (5, 6, "c"), (3, 4, "d")]) == 2
 
 
 def test_pairs_that_stand_twice_are_counted_by_both_texts(tmp_path: Path) -> None:

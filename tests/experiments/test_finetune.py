@@ -22,7 +22,7 @@ from core.json_files import read_json, write_json
 from core.reading import sha256
 from datamodules.tasks import load_task
 from experiments.finetune import FinetuneCLI, train
-from experiments.run import built
+from experiments.run import build_cli
 from models.metrics import score
 from tests.fakes import bert, tasks
 
@@ -76,7 +76,7 @@ def arguments(config: Path, task: Path, encoder: str, folder: Path, *extra: str)
 def trained(monkeypatch: pytest.MonkeyPatch, words: list[str]) -> dict[str, Any]:
     """Scores of one run in this process."""
     monkeypatch.setattr(sys, "argv", ["finetune", *words])
-    return train(built(FinetuneCLI))
+    return train(build_cli(FinetuneCLI))
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda p: p.stem)

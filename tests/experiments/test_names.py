@@ -15,7 +15,7 @@ from core.files import InputError
 from core.json_files import read_json, write_json
 from core.reading import sha256
 from core.tracking import ROOT
-from experiments.names import PLAIN, NotTrained, copy_encoder, encoder, finetuned, options
+from experiments.names import PLAIN, NotTrained, copy_encoder, encoder, find_finetuned, options
 from models.encoders import load_bert
 from tests.commands import command
 from tests.fakes import bert
@@ -131,14 +131,14 @@ def test_a_fine_tuned_models_name_is_its_newest_run_at_default_settings(runs: Pa
         read_json(new / "manifest.json"),
     )
     assert (
-        finetuned("NCBI/minilm").folder == new
-        and finetuned("NCBI/minilm").identity == "NCBI/minilm/bbbb-1"
+        find_finetuned("NCBI/minilm").folder == new
+        and find_finetuned("NCBI/minilm").identity == "NCBI/minilm/bbbb-1"
     )
     assert (
-        finetuned("NCBI/minilm@cccc-seed0").folder == other
-        and finetuned("NCBI/minilm@c-seed0").folder == other
+        find_finetuned("NCBI/minilm@cccc-seed0").folder == other
+        and find_finetuned("NCBI/minilm@c-seed0").folder == other
     )
-    assert finetuned(str(new)).folder == finetuned(str(new.parent)).folder == new
+    assert find_finetuned(str(new)).folder == find_finetuned(str(new.parent)).folder == new
     found = encoder("NCBI/minilm")
     assert (found.folder, found.load, found.identity) == (
         str(new / "encoder"),
@@ -149,14 +149,14 @@ def test_a_fine_tuned_models_name_is_its_newest_run_at_default_settings(runs: Pa
         InputError,
         match=r"no such run; expected one of NCBI/minilm@aaaa-seed0, .*NCBI/minilm@dddd-seed0",
     ):
-        finetuned("NCBI/minilm@bbbb-seed0")
+        find_finetuned("NCBI/minilm@bbbb-seed0")
 
 
 def test_of_a_grid_the_point_that_was_chosen(runs: Path) -> None:
     request = {"profile": "paper"}
     fine_tuned(runs, "NCBI/minilm/aaaa/grid-1", 0, 5, request, select=0.4)
     best = fine_tuned(runs, "NCBI/minilm/aaaa/grid-2", 0, 3, request, select=0.6)
-    assert finetuned("NCBI/minilm").folder == best
+    assert find_finetuned("NCBI/minilm").folder == best
 
 
 def test_variants_stems_and_checkpoints_have_folders_of_their_own(runs: Path) -> None:
@@ -167,13 +167,13 @@ def test_variants_stems_and_checkpoints_have_folders_of_their_own(runs: Path) ->
         ("NCBI/kebiolm@12ab-seed0", "NCBI/kebiolm@12ab-seed0"),
     ):
         export = fine_tuned(runs, f"{folder}/ffff")
-        assert finetuned(name).folder == export
+        assert find_finetuned(name).folder == export
     only = fine_tuned(runs, "GAD/minilm/ffff", request={"args": "--x 1"})
     with pytest.raises(
         InputError, match="no run with default settings; name one of GAD/minilm@ffff-seed0, or run"
     ):
-        finetuned("GAD/minilm")
-    assert finetuned("GAD/minilm@ffff-seed0").folder == only
+        find_finetuned("GAD/minilm")
+    assert find_finetuned("GAD/minilm@ffff-seed0").folder == only
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_a_wrong_name_lists_the_names_and_queries_no_hub(
         encoder(name)
     other = "Expected a folder or TASK/encoder; trained: NCBI/minilm"
     with pytest.raises(InputError, match=message if "/minilm" in name else other):
-        finetuned(name)
+        find_finetuned(name)
 
 
 def test_a_hub_name_is_asked_for_once_with_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from transformers import AutoTokenizer
 
-from core.dotted import imported
+from core.dotted import import_object
 from core.files import InputError
 from core.json_files import read_json
 from datamodules.genbioel.inputs import Inputs
@@ -171,4 +171,4 @@ def test_every_recipe_names_existing_functions() -> None:
     assert set(recipes()) == {"genbioel", "kebiolm", "sapbert"}
     for parts in recipes().values():
         for room, name in parts.items():
-            assert callable(imported(name, {"model": "models", "data": "datamodules"}[room]))
+            assert callable(import_object(name, {"model": "models", "data": "datamodules"}[room]))

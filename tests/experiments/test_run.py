@@ -20,7 +20,7 @@ from pytorch_lightning.plugins.environments import SLURMEnvironment
 
 from core.files import InputError
 from core.json_files import read_json
-from experiments.run import CLI, built, train
+from experiments.run import CLI, build_cli, train
 from experiments.tracking import first_process, started_from_outside
 from models.kebiolm import KeBioLMEncoder
 from tests.experiments.callbacks import BLANK
@@ -288,7 +288,7 @@ def test_one_step_of_every_config(
             "argv",
             ["run", *words(fake_kebiolm, tmp_path / f"{stem}.json", layers), BLANK, *precision],
         )
-        result = train(built(CLI))
+        result = train(build_cli(CLI))
         assert result["steps"] == 1 and all(v == v for v in result["end"].values())
         folder = Path(result["folder"])
         assert folder.relative_to(runs).parts[:2] == ("kebiolm", stem) and folder.name == "seed0"
@@ -523,7 +523,7 @@ def test_a_job_of_slurm_is_not_requeued_by_lightning(
     given = words(fake_kebiolm, tmp_path / "result.json", ("kebiolm/pretrain", "common/tiny"))
     monkeypatch.setattr(sys, "argv", ["run", *given])
     monkeypatch.chdir(ROOT)
-    cli = built(CLI)
+    cli = build_cli(CLI)
     cli.run.close()
     trainer = cli.trainer
     environment = trainer._accelerator_connector.cluster_environment

@@ -13,7 +13,7 @@ import pytorch_lightning as pl
 import yaml
 
 from experiments.names import encoder
-from experiments.run import CLI, built, train
+from experiments.run import CLI, build_cli, train
 from models.embert import TERMS
 from tests.experiments.callbacks import BlankAddsNothing, Moved
 from tests.fakes.chinese import LENGTH
@@ -50,7 +50,7 @@ def run(
     monkeypatch.setattr(
         sys, "argv", ["run", *words, *(w for k, v in settings.items() for w in (f"--{k}", str(v)))]
     )
-    cli = built(CLI)
+    cli = build_cli(CLI)
     cli.trainer.callbacks += [*callbacks, BlankAddsNothing()]
     return train(cli)
 

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from benchmarks.commands import Finetune
 from benchmarks.papers.smedbert import figures
-from benchmarks.papers.smedbert.diagnosis import diagnosed, measures
+from benchmarks.papers.smedbert.diagnosis import diagnose_model, measures
 from core.arrays import read_table
 from core.files import InputError
 from core.json_files import read_json
@@ -32,7 +32,7 @@ from experiments import seeds
 from experiments.finetune import FinetuneCLI
 from experiments.finetune import train as finetuned
 from experiments.names import copy_encoder, encoder
-from experiments.run import CLI, built, train
+from experiments.run import CLI, build_cli, train
 from experiments.stages import Stage
 from inference.encoders import embedder
 from inference.options import LinkerOptions
@@ -92,7 +92,7 @@ def run(
     """What a run of experiments.run in this process returns."""
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr(sys, "argv", ["run", *arguments])
-    cli = built(CLI)
+    cli = build_cli(CLI)
     cli.trainer.callbacks += [*callbacks, BlankAddsNothing()]
     return train(cli)
 
@@ -293,7 +293,7 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
         for stage in stages:
             called.append(stage.options)
             monkeypatch.setattr(sys, "argv", ["finetune", *stage.options])
-            finetuned(built(FinetuneCLI))
+            finetuned(build_cli(FinetuneCLI))
 
     monkeypatch.setattr(seeds, "run_stages", run_stages)
     return called
@@ -370,7 +370,7 @@ def test_what_knowledge_does_to_names_layer_by_layer(
     known, plain = (
         embedder(encoder(export), LinkerOptions(pooling="text", knowledge=k)) for k in (True, False)
     )
-    (found, count), link = diagnosed("smedbert", names=10_000), known.linker
+    (found, count), link = diagnose_model("smedbert", names=10_000), known.linker
     assert link is not None
     names = read_table(Path(export) / "names.parquet", ["name"])["name"].to_pylist()
     offsets = known.tokenizer(names, return_offsets_mapping=True)["offset_mapping"]
@@ -381,7 +381,7 @@ def test_what_knowledge_does_to_names_layer_by_layer(
     wanted = (known(linked) * plain(linked)).sum(1).mean().item()
     assert found[-1].values["to plain"] == pytest.approx(wanted, abs=1e-5)
     with pytest.raises(InputError, match="MODEL=minilm: it links no mentions"):
-        diagnosed("minilm")
+        diagnose_model("minilm")
 
 
 def test_measures_of_vectors() -> None:

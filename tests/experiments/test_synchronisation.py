@@ -13,7 +13,7 @@ import pytorch_lightning as pl
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from experiments.run import CLI, built
+from experiments.run import CLI, build_cli
 from kg.graph import KnowledgeGraph
 from kg.pagerank import rank
 from tests.experiments.callbacks import SaveGradients
@@ -133,7 +133,7 @@ def fit(
     monkeypatch.chdir(ROOT)
     own = [w for name, value in settings.items() for w in (f"--model.init_args.{name}", str(value))]
     monkeypatch.setattr(sys, "argv", ["run", *words(config, fake), *own])
-    cli = built(CLI)
+    cli = build_cli(CLI)
     cli.run.close()
     trainer = pl.Trainer(
         accelerator=device,

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from core.files import InputError
 from datamodules.corpus import Corpus
 from datamodules.tokenizers import load_tokenizer
-from experiments.vectors import entity_vectors, pooled, write_vectors
+from experiments.vectors import entity_vectors, pool_spans, write_vectors
 from kg.graph import KnowledgeGraph
 from kg.vectors.embeddings import EmbeddingTable
 from models.encoders import TextEncoder
@@ -38,7 +38,7 @@ def test_a_mentions_vector_is_the_mean_of_its_states(
     for _ in range(5):
         start = int(rng.integers(length))
         spans.append((int(rng.integers(rows)), start, int(rng.integers(start + 1, length + 1))))
-    found = pooled(states, torch.tensor(spans), pooling)
+    found = pool_spans(states, torch.tensor(spans), pooling)
     for vector, (row, start, end) in zip(found, spans, strict=True):
         own = states[row, start:end] if pooling == "mean" else states[row, [start, end - 1]]
         assert torch.allclose(vector, own.mean(0), atol=1e-5)

@@ -12,7 +12,7 @@ import pickle
 import random
 from pathlib import Path
 
-from core.files import written
+from core.files import atomic_write
 
 FIRST = "肺 肾 肝 胃 心 脑 皮肤 关节 甲状腺 结肠".split()
 SECOND = "炎 出血 水肿 结核 损伤 囊肿 溃疡 纤维化".split()
@@ -60,6 +60,6 @@ def write(folder: Path, drugs: int = 40, seed: int = 0) -> Path:
             "相关症状": SYMPTOMS[:3],
         }
     heads["草药0"]["主治"] = ["咳嗽", "咳嗽", ""]
-    with written(folder / "cmekg.pkl", "wb") as handle:
+    with atomic_write(folder / "cmekg.pkl", "wb") as handle:
         pickle.dump(heads, handle)
     return folder / "cmekg.pkl"

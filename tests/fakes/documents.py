@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from core.files import written
+from core.files import atomic_write
 from kg.documents.mentions import Document
 from kg.graph import KnowledgeGraph, table
 
@@ -226,7 +226,7 @@ def bioc_json(path: Path, articles: list = ARTICLES) -> Path:
 def write_documents(path: str | Path, given: Iterable[Document | tuple[str, str]]) -> Path:
     """Documents, or pairs (id, text), as JSON lines that :func:`json_documents` reads. Returns the
     path."""
-    with written(path) as handle:
+    with atomic_write(path) as handle:
         for document in given:
             record: dict[str, Any] = {"id": document[0], "text": document[1]}
             if isinstance(document, Document) and document.mentions:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from core.files import written
+from core.files import atomic_write
 
 SITES = (
     "renal",
@@ -68,7 +68,7 @@ def write(folder: Path, terms: int = 60, seed: int = 0) -> Path:
         parent = rows[draw.choice([1, *range(4, len(rows))])][0]
         rows.append((f"HP:{number:07d}", label, parent))
     phenotypes = rows[4:]
-    with written(folder / "hp.obo") as handle:
+    with atomic_write(folder / "hp.obo") as handle:
         handle.write(
             "format-version: 1.2\ndata-version: fake/2099-01-01\ndefault-namespace:"
             " human_phenotype\nproperty_value: terms:license https://example.org/licence\n"
@@ -89,7 +89,7 @@ def write(folder: Path, terms: int = 60, seed: int = 0) -> Path:
             if parent:
                 handle.write(f"is_a: {parent} ! parent\n")
         handle.write("\n[Term]\nid: HP:0009999\nname: obsolete Finding\nis_obsolete: true\n")
-    with written(folder / "phenotype.hpoa") as handle:
+    with atomic_write(folder / "phenotype.hpoa") as handle:
         handle.write(HEADER)
         for number in range(1, terms // 4 + 1):
             disease = f"OMIM:{100000 + number}\tSyndrome {number}"
@@ -99,7 +99,7 @@ def write(folder: Path, terms: int = 60, seed: int = 0) -> Path:
                     f"{disease}\t{qualifier}\t{term_id}\tPMID:1\tPCS\t\t1/2\t\t\tP\tHPO:fake[2099-01-01]\n"
                 )
             handle.write(f"{disease}\t\tHP:0000006\tPMID:1\tPCS\t\t\t\t\tI\tHPO:fake[2099-01-01]\n")
-    with written(folder / "genes_to_phenotype.txt") as handle:
+    with atomic_write(folder / "genes_to_phenotype.txt") as handle:
         handle.write("ncbi_gene_id\tgene_symbol\thpo_id\thpo_name\tfrequency\tdisease_id\n")
         genes = terms // 6
         for number in range(1, genes + 1):

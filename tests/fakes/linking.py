@@ -13,7 +13,7 @@ import json
 import tarfile
 from pathlib import Path
 
-from core.files import written
+from core.files import atomic_write
 
 #: BioSyn's dictionary: id[|id]||name
 NAMES = [
@@ -83,7 +83,7 @@ def _disease(mention: tuple) -> tuple:
 
 
 def pubtator(path: Path, documents: list) -> Path:
-    with written(path) as handle:
+    with atomic_write(path) as handle:
         for name, title, abstract, mentions in documents:
             handle.write(f"{name}|t|{title}\n{name}|a|{abstract}\n")
             for (start, end), m in zip(_spans(title, abstract, mentions), mentions, strict=True):
@@ -218,8 +218,8 @@ def cometa(folder: Path) -> Path:
 
 
 def write(folder: Path) -> Path:
-    """Every data set's folder in `folder`, as datamodules.sources.fetched would leave them side by
-    side."""
+    """Every data set's folder in `folder`, as datamodules.sources.fetch_dataset would leave them
+    side by side."""
     for name, top in (("NCBI-EL", "ncbi-disease"), ("BC5CDR-EL", "bc5cdr-disease")):
         archive = (
             "biosyn_ncbi-disease.tar.gz"

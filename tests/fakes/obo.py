@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from core.files import written
+from core.files import atomic_write
 
 TEXT = r"""format-version: 1.2
 data-version: fake/2099-01-01
@@ -66,7 +66,7 @@ BASE = "http://purl.obolibrary.org/obo/"
 
 
 def write_text(path: Path, text: str = TEXT) -> Path:
-    with written(path) as handle:
+    with atomic_write(path) as handle:
         handle.write(text)
     return path
 
@@ -137,6 +137,6 @@ def graphs() -> dict:
 
 
 def write_json(path: Path, value: object = None) -> Path:
-    with written(path) as handle:
+    with atomic_write(path) as handle:
         json.dump(graphs() if value is None else value, handle, indent=1)
     return path

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from core.files import written
+from core.files import atomic_write
 
 # CUI LAT TS STT SUI ISPREF SAB TTY STR SUPPRESS
 NAMES = [
@@ -129,9 +129,9 @@ def write(folder: Path, end: str = "") -> Path:
         ],
     }
     for name, rows in tables.items():
-        with written(folder / f"{name}.RRF{end}") as handle:
+        with atomic_write(folder / f"{name}.RRF{end}") as handle:
             handle.writelines(rows)
-    with written(folder / "release.dat") as handle:
+    with atomic_write(folder / "release.dat") as handle:
         handle.write("umls.release.name=2099AA\numls.release.date=20990101\n")
     return folder
 
@@ -143,17 +143,17 @@ def write_large(folder: Path, names: int, relations: int, concepts: int, seed: i
         np.sort(np.concatenate([np.arange(concepts), draw.integers(0, concepts, names - concepts)]))
         + 1
     )
-    with written(folder / "MRCONSO.RRF") as handle:
+    with atomic_write(folder / "MRCONSO.RRF") as handle:
         for number, cui in enumerate(owner.tolist()):
             best = "P" if number == 0 or owner[number - 1] != cui else "S"
             handle.write(
                 f"C{cui:07d}|ENG|{best}|L{number:08d}|PF|S{number:08d}|Y|A{number:08d}||M1|D1|MSH|MH|D1|"
                 f"a name of thirty characters {number}|0|N||\n"
             )
-    with written(folder / "MRSTY.RRF") as handle:
+    with atomic_write(folder / "MRSTY.RRF") as handle:
         for cui in range(1, concepts + 1):
             handle.write(f"C{cui:07d}|T{cui % 127 + 1:03d}|A1|Type {cui % 127 + 1}|AT0|256|\n")
-    with written(folder / "MRREL.RRF") as handle:
+    with atomic_write(folder / "MRREL.RRF") as handle:
         for one, two, label in zip(
             *(draw.integers(1, high, relations).tolist() for high in (concepts, concepts, 900)),
             strict=True,

@@ -526,7 +526,9 @@ READERS: dict[str, Reader] = {
         written("a.json", fake_chinese.mentions),
         counted(lambda p, found: chineseblue.mentions(p, found=found), "a.json"),
     ),
-    "CMeEE": Reader(written("a.json", fake_chinese.nested), no_rows(chineseblue.nested, "a.json")),
+    "CMeEE": Reader(
+        written("a.json", fake_chinese.nested), no_rows(chineseblue.read_nested, "a.json")
+    ),
     "CMeIE": Reader(
         written("a.json", fake_chinese.triples), no_rows(chineseblue.triples, "a.json")
     ),

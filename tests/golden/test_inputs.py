@@ -15,9 +15,9 @@ from datamodules.embert import EMBERTData
 from datamodules.embert.entity_names import Pieces, Replacements
 from datamodules.finetune import FinetuneData
 from datamodules.genbioel import GenBioELData
-from datamodules.genbioel.denoising import infilled, permuted
+from datamodules.genbioel.denoising import infill_spans, permute_sentences
 from datamodules.genbioel.inputs import Inputs
-from datamodules.genbioel.samples import drawn
+from datamodules.genbioel.samples import draw_example
 from datamodules.reranker import RerankerData, RerankerInputs, Sample, Sizes, save_samples
 from datamodules.sapbert import SapBERTData
 from datamodules.segments import ends_of_sentences
@@ -375,10 +375,10 @@ def test_genbioel_denoising() -> None:
     data = make_genbioel(([9], [7], [], [8]))
     assert data.text(0, np.random.default_rng(0)) == [9, 7, 10, 7, 4, 8, 10]
     ids = np.array([9, 7, 10, 7, 4, 8, 10])
-    moved = permuted(ids, data.ends, Scripted([1, 0]))
+    moved = permute_sentences(ids, data.ends, Scripted([1, 0]))
     assert moved.tolist() == [7, 4, 8, 10, 9, 7, 10]
     draws = Scripted(0.2, 0, 3, [1, 4])  # int(0.3 * 7 + 0.2) = 2 tokens: 0, then 3 cut to 2
-    assert infilled(moved, draws, 3).tolist() == [7, 3, 4, 8, 10, 3, 10]
+    assert infill_spans(moved, draws, 3).tolist() == [7, 3, 4, 8, 10, 3, 10]
     draws.finish()
 
 
@@ -386,13 +386,13 @@ def test_genbioel_parts_of_a_concept() -> None:
     """Table 10: another name is the mention; a definition is the context where there is one, then
     other names, then the target itself."""
     names, none = np.array([3, 4, 5]), np.array([], np.int64)
-    one = drawn(names, np.array([7, 8]), 4, None, Scripted(1, 3, 0), 2)
+    one = draw_example(names, np.array([7, 8]), 4, None, Scripted(1, 3, 0), 2)
     assert one[:2] == (5, 4) and one[3:] == (7, [])
     assert (one.template.words, one.template.mention_first) == ("describe", False)
-    one = drawn(names, none, 4, None, Scripted(0, [5], 2), 2)
+    one = draw_example(names, none, 4, None, Scripted(0, [5], 2), 2)
     assert (*one[:2], *one[3:]) == (3, 4, None, [5])
     assert (one.template.words, one.template.mention_first) == ("has synonyms such as", True)
-    one = drawn(names[:2], none, 4, None, Scripted(0, 1), 2)
+    one = draw_example(names[:2], none, 4, None, Scripted(0, 1), 2)
     assert (*one[:2], *one[3:]) == (3, 4, None, [4])
     assert (one.template.words, one.template.mention_first) == ("is the same as", False)
 

@@ -15,7 +15,7 @@ from models.metrics import (
     accuracy_tallies,
     adjust_holm,
     bootstrap_interval,
-    compared,
+    compare_systems,
     label_tallies,
     one_sample,
     score,
@@ -71,21 +71,21 @@ def test_paired_bootstrap_on_four_examples() -> None:
     """The second system is right where the first is not in two of four examples, and nowhere wrong
     alone. A sample's difference is X / 4 with X of Binomial(4, 1/2): as far from 0.5 as 0.5 are X
     = 0 and X = 4, which have 2/16."""
-    found = compared({0: make_tallies("1100")}, {0: make_tallies("1111")})
+    found = compare_systems({0: make_tallies("1100")}, {0: make_tallies("1111")})
     assert (found.difference, found.low, found.high) == (0.5, 0.0, 1.0)
     assert found.p_bootstrap == pytest.approx(2 / 16, abs=0.012)  # of 10,000 samples
     assert found.p_seeds is None
     # three of four: only X = 0 is 0.75 away, 1/256
-    found = compared({0: make_tallies("1000")}, {0: make_tallies("1111")})
+    found = compare_systems({0: make_tallies("1000")}, {0: make_tallies("1111")})
     assert found.p_bootstrap == pytest.approx(1 / 256, abs=0.003)
 
 
 def test_limits_of_the_95_percent_interval() -> None:
     """Of three examples, X of Binomial(3, 2/3): P(X = 0) = 1/27, more than 2.5 % and less than 5
     %; of Binomial(3, 1/3) likewise P(X = 3)."""
-    found = compared({0: make_tallies("001")}, {0: make_tallies("111")})
+    found = compare_systems({0: make_tallies("001")}, {0: make_tallies("111")})
     assert (found.low, found.high) == (0.0, 1.0)
-    found = compared({0: make_tallies("011")}, {0: make_tallies("111")})
+    found = compare_systems({0: make_tallies("011")}, {0: make_tallies("111")})
     assert (found.low, found.high) == (0.0, 1.0)
 
 
@@ -94,7 +94,7 @@ def test_bootstrap_over_two_seeds() -> None:
     right and the other all wrong, whichever examples are drawn."""
     first = {0: make_tallies("0000"), 1: make_tallies("0000")}
     second = {0: make_tallies("0000"), 1: make_tallies("1111")}
-    found = compared(first, second)
+    found = compare_systems(first, second)
     assert (found.difference, found.low, found.high) == (0.5, 0.0, 1.0)
     assert found.p_bootstrap == 1.0
 
@@ -104,7 +104,7 @@ def test_paired_t() -> None:
     2 degrees of freedom, p = 1 - t / sqrt(t^2 + 2) = 0.07418."""
     first = {seed: make_tallies("1000000000") for seed in range(3)}
     second = {seed: make_tallies("1" * (seed + 2) + "0" * (8 - seed)) for seed in range(3)}
-    found = compared(first, second, samples=100)
+    found = compare_systems(first, second, samples=100)
     assert found.difference == pytest.approx(0.2)
     assert found.p_seeds == pytest.approx(0.07418, abs=1e-5)
     assert one_sample([1.0, 2.0, 3.0], 0.0) == pytest.approx((3.4641, 0.07418), abs=1e-4)

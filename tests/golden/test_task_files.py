@@ -177,7 +177,7 @@ def test_nested_entities(tmp_path: Path) -> None:
     first["entities"] += [entity(2, 2, "sym", "痛"), entity(1, 2, "sym", "头痛")]
     path = write(tmp_path / "CMeEE_dev.json", json.dumps([first, {"text": "无", "entities": []}]))
     found = Counter[str]()
-    assert chineseblue.nested(path, found=found) == [
+    assert chineseblue.read_nested(path, found=found) == [
         Tagged(
             "CMeEE_dev:1", "CMeEE_dev:1", "😀头痛", [(1, 2, "bod"), (1, 3, "sym"), (2, 3, "sym")]
         ),
@@ -192,7 +192,7 @@ def test_nested_entities(tmp_path: Path) -> None:
 def test_limits_of_nested_entities(start: int, end: int, surface: str, tmp_path: Path) -> None:
     record = {"text": "😀头痛", "entities": [entity(start, end, "sym", surface)]}
     with pytest.raises(InputError):
-        chineseblue.nested(write_lines(tmp_path / "x.json", record))
+        chineseblue.read_nested(write_lines(tmp_path / "x.json", record))
 
 
 def triple(subject: str, predicate: str, object_: Any, kind: Any = "疾病") -> dict[str, Any]:

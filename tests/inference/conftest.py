@@ -16,7 +16,7 @@ from core.json_files import read_json, write_json
 from core.reading import sha256
 from core.tracking import ROOT
 from experiments.finetune import FinetuneCLI, train
-from experiments.run import built
+from experiments.run import build_cli
 from tests.fakes import bert, tasks
 
 HEADS = {
@@ -77,7 +77,7 @@ def fine_tune(place: Path, source: Path, task: Path, config: str, *extra: str) -
         patch.setattr(sys, "argv", ["finetune", *words])
         patch.setenv("KEPL_RUNS", str(place / "runs"))
         patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{place / 'mlflow.db'}")
-        scores = train(built(FinetuneCLI))
+        scores = train(build_cli(FinetuneCLI))
     shutil.rmtree(source)
     (place / "run").rename(place / "moved")
     return Trained(place / "moved", task, scores, source)

@@ -16,7 +16,7 @@ from datamodules.kebiolm import KeBioLMData
 from datamodules.tokenizers import load_tokenizer
 from inference.attributes import describe_in_words
 from inference.chain import Linked, Option, Pipeline, Steps, as_record, steps_of
-from inference.detectors import FEW, Detected, Dictionary, detected_spans, united
+from inference.detectors import FEW, Detected, Dictionary, detected_spans, unite_mentions
 from inference.entity_table import EntityReader
 from inference.linkers import Candidate, NearestByTfIdf
 from inference.load import linkable
@@ -450,8 +450,18 @@ def test_of_two_detectors_the_longer_mention_is_kept_and_of_equals_the_firsts() 
         Detected(20, 25, "a"),
     ]
     b = [Detected(2, 9, "b"), Detected(10, 14, "b"), Detected(16, 18, "b"), Detected(24, 27, "b")]
-    assert united([a, b]) == [b[0], a[1], b[2], a[2], a[3]]  # nested ones of one detector stay
-    assert united([b, a])[1] == b[1] and united([[], b]) == b and united([a]) == a
+    assert unite_mentions([a, b]) == [
+        b[0],
+        a[1],
+        b[2],
+        a[2],
+        a[3],
+    ]  # nested ones of one detector stay
+    assert (
+        unite_mentions([b, a])[1] == b[1]
+        and unite_mentions([[], b]) == b
+        and unite_mentions([a]) == a
+    )
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from datamodules.linking import Dictionary
 from datamodules.tokenizers import load_tokenizer
 from experiments.names import encoder
 from inference import encoders
-from inference.encoders import Embedder, Encoded, encoded, index_made_of
+from inference.encoders import Embedder, Encoded, index_made_of, make_nearest_linker
 from inference.linkers import Names
 from inference.options import LinkerOptions, Work
 from models.encoders import TextEncoder
@@ -71,11 +71,11 @@ def test_any_number_of_workers_makes_the_same_index(
     tiny: Path, names: Names, tmp_path: Path, workers: int
 ) -> None:
     embed = embedder(tiny)
-    linker = encoded(names, embed, "torch", tmp_path / "i", Work(workers=workers))
+    linker = make_nearest_linker(names, embed, "torch", tmp_path / "i", Work(workers=workers))
     own = [embed(names.strings[at : at + 50]) for at in range(0, len(names.strings), 50)]
     assert len(own) == 4 and torch.equal(linker.index.vectors, torch.cat(own))
     assert sorted(p.name for p in tmp_path.iterdir()) == ["i"]
-    again = encoded(names, embedder(tiny, Stops, index=None), "torch", tmp_path / "i")
+    again = make_nearest_linker(names, embedder(tiny, Stops, index=None), "torch", tmp_path / "i")
     found = linker.link(["heart attack", "renal"], [None, None])
     assert again.link(["heart attack", "renal"], [None, None]) == found and found[0][
         0
@@ -86,18 +86,18 @@ def test_any_number_of_workers_makes_the_same_index(
 def test_a_stopped_run_resumes_to_the_same_bytes(
     tiny: Path, names: Names, tmp_path: Path, workers: int
 ) -> None:
-    encoded(names, embedder(tiny), "torch", tmp_path / "whole")
+    make_nearest_linker(names, embedder(tiny), "torch", tmp_path / "whole")
     stopped = embedder(tiny, Stops)
     stopped.after = 2
     with pytest.raises(KeyboardInterrupt):
-        encoded(names, stopped, "torch", tmp_path / "i")
+        make_nearest_linker(names, stopped, "torch", tmp_path / "i")
     place = tmp_path / "i.parts"
     assert not (tmp_path / "i").exists() and len(list(place.glob("part-*.npy"))) == 2
     with pytest.raises(InputError, match=r"was begun with other settings \(pooling\)"):
-        encoded(names, embedder(tiny, pooling="mean"), "torch", tmp_path / "i")
+        make_nearest_linker(names, embedder(tiny, pooling="mean"), "torch", tmp_path / "i")
     resumed = embedder(tiny, Stops)
     resumed.after = 2 if workers == 1 else -1  # what is there is not encoded again
-    encoded(names, resumed, "torch", tmp_path / "i", Work(workers=workers))
+    make_nearest_linker(names, resumed, "torch", tmp_path / "i", Work(workers=workers))
     assert files(tmp_path / "i") == files(tmp_path / "whole") and not place.exists()
 
 
@@ -112,20 +112,20 @@ def test_a_damaged_part_is_one_error(
     stopped = embedder(tiny, Stops)
     stopped.after = 3
     with pytest.raises(KeyboardInterrupt):
-        encoded(names, stopped, "torch", tmp_path / "i")
+        make_nearest_linker(names, stopped, "torch", tmp_path / "i")
     part = tmp_path / "i.parts" / "part-00001.npy"
     part.write_bytes(part.read_bytes()[:-1] + b"x")
     with pytest.raises(
         InputError, match=r"part-00001\.npy: missing, or not the file.*rm -r .*i\.parts"
     ):
-        encoded(names, embedder(tiny), "torch", tmp_path / "i")
+        make_nearest_linker(names, embedder(tiny), "torch", tmp_path / "i")
 
 
 def test_a_small_dictionary_is_encoded_at_once(
     tiny: Path, names: Names, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(encoders, "PART", 500)
-    linker = encoded(names, embedder(tiny), "torch", tmp_path / "i")
+    linker = make_nearest_linker(names, embedder(tiny), "torch", tmp_path / "i")
     assert torch.equal(linker.index.vectors, embedder(tiny)(names.strings))
     fresh = Encoded(names, embedder(tiny))
     assert fresh.link(["renal fever"], [None]) == linker.link(["renal fever"], [None])
@@ -135,12 +135,12 @@ def test_another_backend_is_added_without_encoding_again(
     tiny: Path, names: Names, tmp_path: Path
 ) -> None:
     pytest.importorskip("faiss")
-    encoded(names, embedder(tiny), "auto", tmp_path / "i")
+    make_nearest_linker(names, embedder(tiny), "auto", tmp_path / "i")
     assert read_json(tmp_path / "i/manifest.json")["backends"] == {}
     vectors = (tmp_path / "i/vectors.npy").read_bytes()
     query = embedder(tiny, Stops)
     query.after = 1
-    linker = encoded(names, query, "hnsw", tmp_path / "i")
+    linker = make_nearest_linker(names, query, "hnsw", tmp_path / "i")
     assert linker.index.backend == "hnsw" and (tmp_path / "i/vectors.npy").read_bytes() == vectors
     assert linker.link(["heart attack"], [None])[0][0].name.startswith("heart attack")
     assert read_json(tmp_path / "i/manifest.json")["backends"]["hnsw"]["recall@20"] > 0.5
@@ -188,7 +188,7 @@ def test_what_works_is_checked(
     embed = embedder(tiny)
     embed.device = "cuda"
     with pytest.raises(InputError, match="enough"):
-        encoded(names, embed, "torch", tmp_path / "i", Work(workers=3, engine="ray"))
+        make_nearest_linker(names, embed, "torch", tmp_path / "i", Work(workers=3, engine="ray"))
     assert (asked["workers"], asked["engine"], asked["gpus"]) == (3, "ray", 1)
     shutil.rmtree(tmp_path / "i.parts")
     assert index_made_of(names, embed)["encoder"] == "tiny"

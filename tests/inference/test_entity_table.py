@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from app.cli import main
 from core.files import InputError
 from core.json_files import write_json
-from datamodules.contexts import marked
+from datamodules.contexts import mark_mention
 from datamodules.kebiolm import KeBioLMData
 from datamodules.linking import Dictionary
 from datamodules.tasks.linking import linking_task
@@ -72,7 +72,7 @@ def reader(model: KeBioLMEncoder, fake_kebiolm: Folders, **more: int) -> EntityR
 
 def context(mention: str) -> str:
     start = TEXT.index(mention)
-    return marked(TEXT, start, start + len(mention))
+    return mark_mention(TEXT, start, start + len(mention))
 
 
 @torch.no_grad()

@@ -15,7 +15,7 @@ import torch
 from app.cli import main
 from benchmarks.linking.evaluate import BASELINES
 from benchmarks.linking.folds import with_one_name
-from benchmarks.results import stored
+from benchmarks.results import list_stored
 from core.files import InputError
 from datamodules.genbioel.concept_names import name_set
 from datamodules.genbioel.finetuning import representative_names
@@ -202,7 +202,7 @@ def test_fine_tuning_and_evaluation_by_command(
         main(["finetune", "AAP-EL", *place, f"MODEL={bart}", "TARGET=shortest", "PROMPT=no", *more])
         == 0
     ), capsys.readouterr().err
-    found = [r for r in stored("linking", "AAP-EL") if r.model.name not in BASELINES]
+    found = [r for r in list_stored("linking", "AAP-EL") if r.model.name not in BASELINES]
     labels = {r.label.partition(" fine-tuned")[2] for r in found}
     assert labels == {", target shortest, prompt no", ", target shortest, prompt no + back-off"}
     assert {r.details["linker"]["prompt"] for r in found} == {False}
@@ -223,7 +223,9 @@ def test_fine_tuning_and_evaluation_by_command(
         == 0
     )
     (one,) = (
-        r for r in stored("linking") if r.protocol.get("names") and r.model.name not in BASELINES
+        r
+        for r in list_stored("linking")
+        if r.protocol.get("names") and r.model.name not in BASELINES
     )
     assert one.label == "genbioel-finetune, sum, tfidf 3, names shortest"
     assert one.protocol["names"] == "one a concept: shortest"

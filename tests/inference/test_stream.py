@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 import torch
 
-from core.files import InputError, locked
+from core.files import InputError, lock_file
 from datamodules.tasks import load_task
 from inference import stream
 from inference.chain import Linked, Pipeline
 from inference.detectors import BATCH
 from inference.options import LinkerOptions, TextFiles, Work
-from inference.output_formats import formatted, pubtator
+from inference.output_formats import format_records, pubtator
 from inference.predict import predict_examples, predict_files, predict_task
 from inference.stream import Counts, link_files
 from inference.taggers import PairModel, Ranker, RelationModel, Tagger, load_tagger
@@ -190,7 +190,7 @@ def test_other_settings_are_refused_and_lose_nothing(
 def test_a_file_that_another_process_writes_is_refused(
     pipeline: Pipeline, texts: Path, tmp_path: Path
 ) -> None:
-    taken = locked(tmp_path / "out.jsonl.parts" / ".lock", "w", "taken")
+    taken = lock_file(tmp_path / "out.jsonl.parts" / ".lock", "w", "taken")
     with taken, pytest.raises(InputError, match="another process is writing it"):
         run(pipeline, texts, tmp_path / "out.jsonl")
 
@@ -550,7 +550,7 @@ def test_what_is_written_is_read_again_whatever_is_in_ids_types_and_texts(
         {"id": f"{end}", "text": "second", "mentions": []},
     ]
     ending = {"pubtator": "pubtator", "bioc": "bioc.xml", "biocjson": "bioc.json"}[format]
-    (tmp_path / f"x.{ending}").write_text("".join(formatted(lines, format)), newline="")
+    (tmp_path / f"x.{ending}").write_text("".join(format_records(lines, format)), newline="")
     read = list(documents([tmp_path / f"x.{ending}"]))
     assert (
         len(read) == 2

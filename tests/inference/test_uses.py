@@ -52,7 +52,7 @@ def test_an_encoder_of_entities(
 
 def test_a_generator(monkeypatch: pytest.MonkeyPatch) -> None:
     model = SimpleNamespace(bart=torch.nn.Identity())
-    monkeypatch.setattr(generator, "imported", lambda *_: lambda folder: model)
+    monkeypatch.setattr(generator, "import_object", lambda *_: lambda folder: model)
     monkeypatch.setattr(generator.Inputs, "from_export", lambda folder: None)
     options = Recorded()
     chosen = Encoder("x", "x", "models.genbioel:load", None, "w", {}, "genbioel")

@@ -153,7 +153,7 @@ def test_texts_say_every_triple_once(tmp_path):
         *(c.to_pylist() for c in cmekg.read(file).triples.columns), strict=True
     ):
         assert tail in said[head]
-    heads = cmekg.parsed(file)
+    heads = cmekg.parse_pickle(file)
     disease = next(iter(heads))
     assert "、".join(heads[disease]["常见症状"]) in said[disease]
     forms = {pair[0] for i in range(40) for pair in cmekg.sentences(f"病{i}", "常见症状", ["头痛"])}
@@ -266,4 +266,4 @@ def test_the_commands(tmp_path):
 def test_opcodes_of_a_broken_pickle_are_one_error(tmp_path, content):
     (tmp_path / "cmekg.pkl").write_bytes(content)
     with pytest.raises(InputError, match=r"cmekg\.pkl: .*expected"):
-        cmekg.parsed(tmp_path / "cmekg.pkl")
+        cmekg.parse_pickle(tmp_path / "cmekg.pkl")

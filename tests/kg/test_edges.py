@@ -10,7 +10,7 @@ import pytest
 from core.files import InputError
 from kg.build.lookup import MOST, format_entity
 from kg.build.refine import Refining
-from kg.build.segment.cuts import proposed
+from kg.build.segment.cuts import propose_cuts
 from kg.build.segment.mining import SHORT, _is_long_candidate
 from kg.documents.bioc import biocjson_documents
 from kg.documents.mentions import NOT_FITTING
@@ -47,7 +47,7 @@ def test_limits_of_parts(workers: int, size: int, fits: bool) -> None:
 
 
 def test_a_character_that_begins_as_many_words_as_it_ends_is_cut_behind() -> None:
-    rows = proposed([("性", 3, 3, "a"), ("急", 4, 3, "b"), ("的", 3, 4, "c")], {"的": "before"})
+    rows = propose_cuts([("性", 3, 3, "a"), ("急", 4, 3, "b"), ("的", 3, 4, "c")], {"的": "before"})
     assert [(row.character, row.side) for row in rows] == [
         ("性", "behind"),
         ("急", "before"),

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import core.files
-from core.files import InputError, written, written_folder
+from core.files import InputError, atomic_folder, atomic_write
 from core.json_files import digest, read_json, write_json
-from core.reading import lines, opened, sha256
+from core.reading import lines, open_bytes, sha256
 from kg.graph import SCHEMAS, KnowledgeGraph, Numbers, fingerprint, table
 
 PARTS = {
@@ -228,12 +228,12 @@ class FullDisk(io.StringIO):
 
 
 def test_full_disk_while_writing_a_file(tmp_path, monkeypatch):
-    with written(tmp_path / "x.txt") as handle:
+    with atomic_write(tmp_path / "x.txt") as handle:
         handle.write("old")
     monkeypatch.setattr(core.files, "open", lambda *_, **__: FullDisk(), raising=False)
     with (
         pytest.raises(InputError, match=r"x\.txt: the disk is full"),
-        written(tmp_path / "x.txt") as handle,
+        atomic_write(tmp_path / "x.txt") as handle,
     ):
         handle.write("new")
     monkeypatch.undo()
@@ -249,7 +249,10 @@ def test_no_permission(tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "mkdir", refused)  # tests may run as root, whom no file mode stops
     with pytest.raises(InputError, match="g: no permission to write here"):
         graph().save(tmp_path / "g")
-    with pytest.raises(InputError, match=r"x\.txt: no permission"), written(tmp_path / "x.txt"):
+    with (
+        pytest.raises(InputError, match=r"x\.txt: no permission"),
+        atomic_write(tmp_path / "x.txt"),
+    ):
         pass
     monkeypatch.undo()
     assert list(tmp_path.iterdir()) == []
@@ -268,9 +271,9 @@ def test_read_only_folder(tmp_path):
 
 @pytest.mark.parametrize("name", ["x.txt", "x.txt.gz"])
 def test_written_failing_in_the_middle_keeps_the_old_file(tmp_path, name):
-    with written(tmp_path / name) as handle:
+    with atomic_write(tmp_path / name) as handle:
         handle.write("whole é\n")
-    with pytest.raises(ZeroDivisionError), written(tmp_path / name) as handle:
+    with pytest.raises(ZeroDivisionError), atomic_write(tmp_path / name) as handle:
         handle.write("half")
         raise ZeroDivisionError
     assert list(lines(tmp_path / name)) == [(1, "whole é")]
@@ -278,9 +281,9 @@ def test_written_failing_in_the_middle_keeps_the_old_file(tmp_path, name):
 
 
 def test_written_folder_failing_in_the_middle_keeps_the_old_folder(tmp_path):
-    with written_folder(tmp_path / "d") as folder:
+    with atomic_folder(tmp_path / "d") as folder:
         (folder / "a").write_text("1")
-    with pytest.raises(ZeroDivisionError), written_folder(tmp_path / "d") as folder:
+    with pytest.raises(ZeroDivisionError), atomic_folder(tmp_path / "d") as folder:
         (folder / "a").write_text("2")
         raise ZeroDivisionError
     assert (tmp_path / "d" / "a").read_text() == "1" and [p.name for p in tmp_path.iterdir()] == [
@@ -306,7 +309,7 @@ def test_lines_and_opened(tmp_path):
     (tmp_path / "x.txt.gz").write_bytes(gzip.compress(b"one\r\ntwo\nth\xc3\xa9"))
     for name in ("x.txt", "x.txt.gz"):
         assert list(lines(tmp_path / name)) == [(1, "one"), (2, "two"), (3, "thé")]
-    with opened(tmp_path / "x.txt.gz") as handle:
+    with open_bytes(tmp_path / "x.txt.gz") as handle:
         assert handle.read() == b"one\r\ntwo\nth\xc3\xa9"
     with pytest.raises(InputError, match=r"x\.txt:3: not ascii text"):
         list(lines(tmp_path / "x.txt", "ascii"))

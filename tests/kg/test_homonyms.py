@@ -14,7 +14,7 @@ from kg.linking.homonyms import (
     HEAD,
     Description,
     Homonyms,
-    distinguishing,
+    distinguish_concepts,
     graph_descriptions,
     support,
 )
@@ -28,37 +28,40 @@ COLD = {
 
 
 def test_the_first_kind_of_description_that_differs_is_taken() -> None:
-    assert distinguishing("cold", COLD) == {"C1": "disease", "C2": "sensation"}
+    assert distinguish_concepts("cold", COLD) == {"C1": "disease", "C2": "sensation"}
     same = {one: d._replace(type="finding") for one, d in COLD.items()}
-    assert distinguishing("cold", same) == {"C1": "virus disease", "C2": ""}  # one may be empty
+    assert distinguish_concepts("cold", same) == {
+        "C1": "virus disease",
+        "C2": "",
+    }  # one may be empty
     bare = {one: d._replace(type="", parents="") for one, d in COLD.items()}
-    assert distinguishing("cold", bare) == {"C1": "An infection of the nose.", "C2": ""}
+    assert distinguish_concepts("cold", bare) == {"C1": "An infection of the nose.", "C2": ""}
     named = {one: d._replace(type="", parents="", definition="") for one, d in COLD.items()}
     # C2 prefers the name itself
-    assert distinguishing("cold", named) == {"C1": "Common cold", "C2": ""}
+    assert distinguish_concepts("cold", named) == {"C1": "Common cold", "C2": ""}
     both = {
         "C1": Description(names=("Cold", "a cold")),
         "C2": Description(names=("COLD", "low temperature")),
     }
-    assert distinguishing("cold", both) == {"C1": "a cold", "C2": "low temperature"}
+    assert distinguish_concepts("cold", both) == {"C1": "a cold", "C2": "low temperature"}
     short = {
         "C1": Description(names=("Cold", "CC", "a cold")),
         "C2": Description(names=("COLD", "CD")),
     }
-    assert distinguishing("cold", short) == {"C1": "a cold", "C2": "CD"}
-    assert distinguishing("cold", {"C1": Description(), "C2": Description()}) == {
+    assert distinguish_concepts("cold", short) == {"C1": "a cold", "C2": "CD"}
+    assert distinguish_concepts("cold", {"C1": Description(), "C2": Description()}) == {
         "C1": "",
         "C2": "",
     }
     long = {c: Description(definition=" ".join([c] * 40)) for c in ("a", "b")}
-    assert all(len(string.split()) == HEAD for string in distinguishing("x", long).values())
+    assert all(len(string.split()) == HEAD for string in distinguish_concepts("x", long).values())
 
 
 @given(st.lists(st.sampled_from(["", "a", "b c", "B-C", "d"]), min_size=2, max_size=4))
 def test_at_most_one_string_is_empty_or_all_are(kinds: list[str]) -> None:
     """By hand: types are taken where they differ whatever their case and punctuation, and nothing
     else is known."""
-    found = distinguishing("x", {str(n): Description(kind) for n, kind in enumerate(kinds)})
+    found = distinguish_concepts("x", {str(n): Description(kind) for n, kind in enumerate(kinds)})
     differ = len({kind.lower().replace("-", " ") for kind in kinds}) == len(kinds)
     assert list(found.values()) == (kinds if differ else [""] * len(kinds))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from core.files import InputError
-from kg.build.merge import merged
+from kg.build.merge import merge_graphs
 from kg.ids import Ids, alternatives_of, bare, is_no_concept, split_ids
 from kg.linking import Document, GivenLinker, Mention
 from tests.fakes.graphs import graph
@@ -125,7 +125,7 @@ def test_merged_graphs_keep_their_alternative_ids_and_those_of_joined_entities(
         {"A1": ["A9"]},
         {"B1": ["B9"], "A2": ["B8"]},
     )
-    whole = merged([("first", first), ("second", second)])
+    whole = merge_graphs([("first", first), ("second", second)])
     alternatives = alternatives_of(whole)
     assert alternatives["A1"][:1] == ["A9"] and set(alternatives["A1"]) >= {"A9", "B9"}
     assert Ids.from_graph(whole).resolve("B9;A9;B1").entities[0] == "A1"

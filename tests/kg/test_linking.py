@@ -21,7 +21,7 @@ from kg.linking.abbreviations import definitions
 from kg.linking.matcher import FUNCTION_WORDS
 from kg.linking.normal import LEVELS, difference
 from kg.linking.passage import Passage
-from kg.linking.tokens import folded, word_starts, words
+from kg.linking.tokens import fold_case, word_starts, words
 from tests.fakes.documents import NAMES, graph
 
 
@@ -216,7 +216,7 @@ def test_equals_slow_linker(rows, text, degree, level):
 @settings(max_examples=200, deadline=None)
 @given(st.text(st.characters(codec="utf-8"), max_size=40))
 def test_words_are_where_they_begin(text):
-    starts, lower = word_starts(text), folded(text)
+    starts, lower = word_starts(text), fold_case(text)
     assert len(lower) == len(text) and len(starts) == len(words(text))
     assert all(lower[s : s + len(w)] == w for s, w in zip(starts, words(text), strict=True))
     assert re.sub(r"\s", "", lower) == "".join(words(text))
@@ -224,9 +224,9 @@ def test_words_are_where_they_begin(text):
 
 def test_folding_keeps_the_length_of_every_character():
     assert all(
-        len(folded(chr(i))) == 1 for i in range(sys.maxunicode + 1) if not 0xD800 <= i < 0xE000
+        len(fold_case(chr(i))) == 1 for i in range(sys.maxunicode + 1) if not 0xD800 <= i < 0xE000
     )
-    assert folded("\u0130ΟΔΟΣ") == folded("iοδος") == "iοδοσ"
+    assert fold_case("\u0130ΟΔΟΣ") == fold_case("iοδος") == "iοδοσ"
 
 
 def test_longest_adjacent_overlapping():

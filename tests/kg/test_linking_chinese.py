@@ -84,7 +84,7 @@ def test_a_refined_graph_links_each_name_to_its_own_entity():
         [("药", "治", "癫痫"), ("药片", "治", "癫痫"), ("癫痫", "别称", "羊癫疯")],
         given_names,
     )
-    linker = DictionaryLinker.from_graph(refine.refined(source))
+    linker = DictionaryLinker.from_graph(refine.refine_graph(source))
     assert mentions(linker, "癫痫俗称羊癫疯，古称痫症。") == [
         ("癫痫", "癫痫"),
         ("羊癫疯", "羊癫疯"),

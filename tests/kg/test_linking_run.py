@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from core.files import InputError, locked
+from core.files import InputError, lock_file
 from kg.documents.parts import InParts, part_name
 from kg.ids import Ids
 from kg.linking import Document, GivenLinker, Mention, linked_documents
@@ -281,7 +281,7 @@ def test_command_line_errors(graph, tmp_path, capsys):
 def test_two_runs_in_one_folder_are_refused(graph, tmp_path):
     source = fakes.jsonl(tmp_path / "a.jsonl")
     with (
-        locked(tmp_path / "out" / ".lock", "w", "taken"),
+        lock_file(tmp_path / "out" / ".lock", "w", "taken"),
         pytest.raises(InputError, match="another process is writing it"),
     ):
         link_corpus(graph, [source], tmp_path / "out")

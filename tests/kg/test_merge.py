@@ -29,7 +29,7 @@ def test_by_name():
         {"癫痫": "symptom", "ii型糖尿病": "disease", "b 超": "examination", "头痛": "symptom"},
         [("癫痫", "检查", "b 超"), ("ii型糖尿病", "常见症状", "头痛")],
     )
-    whole = merge.merged([("one", one), ("two", two)])
+    whole = merge.merge_graphs([("one", one), ("two", two)])
     assert rows(whole, "entities") == [
         ("癫痫", "癫痫", "disease"),
         ("Ⅱ型 糖尿病", "Ⅱ型 糖尿病", "disease"),
@@ -66,9 +66,9 @@ def test_by_alias():
         {"癫痫": "", "感冒": ""}, [], alias("癫痫", "羊癫疯", "羊角风") + alias("感冒", "伤风")
     )
     two = graph({"羊癫疯": "", "伤风感冒": ""}, [], alias("伤风感冒", "伤风"))
-    same, counts = merge.joined(one, two)
+    same, counts = merge.match_entities(one, two)
     assert same == {"羊癫疯": "癫痫", "伤风感冒": "感冒"} and counts["joined by alias"] == 2
-    whole = merge.merged([("one", one), ("two", two)])
+    whole = merge.merge_graphs([("one", one), ("two", two)])
     assert whole.ids.to_pylist() == ["癫痫", "感冒"]
     assert ("感冒", "伤风感冒", "synonym", "zh", "fake") in rows(whole, "names")
     # the alias occurs once, although both have it
@@ -78,7 +78,7 @@ def test_by_alias():
 @pytest.mark.parametrize("kind", ["narrow", "broad", "abbreviation", "related"])
 def test_other_kinds_of_names_join_nothing(kind):
     one, two = graph({"甲": ""}, [], alias("甲", "丙", kind=kind)), graph({"丙": ""}, [])
-    assert merge.joined(one, two)[0] == {}
+    assert merge.match_entities(one, two)[0] == {}
 
 
 def test_a_short_form_joins_nothing():
@@ -90,29 +90,33 @@ def test_a_short_form_joins_nothing():
     )
     other = graph({"B": "disease"}, [], [("B", "DM", "exact", "en")])
     third = graph({"C": "disease"}, [], [("C", "crohn's pox", "exact", "en")])
-    assert merge.joined(one, other)[0] == {}
-    assert merge.joined(one, third)[0] == {"C": "A"}
+    assert merge.match_entities(one, other)[0] == {}
+    assert merge.match_entities(one, third)[0] == {"C": "A"}
 
 
 def test_ambiguous_aliases_stay_apart():
     # an alias of two; two aliases that lead to two; one that two of the other have; one of an
     # entity that is joined
     one = graph(dict.fromkeys("甲乙丙", ""), [], alias("甲", "共") + alias("乙", "共"))
-    assert merge.joined(one, graph({"共": ""}, []))[0] == {}
+    assert merge.match_entities(one, graph({"共": ""}, []))[0] == {}
     assert (
-        merge.joined(one, graph({"共": ""}, []))[1]["entities with ambiguous aliases, left apart"]
+        merge.match_entities(one, graph({"共": ""}, []))[1][
+            "entities with ambiguous aliases, left apart"
+        ]
         == 1
     )
-    assert merge.joined(one, graph({"戊": ""}, [], alias("戊", "甲", "乙")))[0] == {}
+    assert merge.match_entities(one, graph({"戊": ""}, [], alias("戊", "甲", "乙")))[0] == {}
     assert (
-        merge.joined(one, graph({"戊": "", "己": ""}, [], alias("戊", "甲") + alias("己", "甲")))[0]
+        merge.match_entities(
+            one, graph({"戊": "", "己": ""}, [], alias("戊", "甲") + alias("己", "甲"))
+        )[0]
         == {}
     )
-    joined, counts = merge.joined(one, graph({"甲": "", "戊": ""}, [], alias("戊", "甲")))
+    joined, counts = merge.match_entities(one, graph({"甲": "", "戊": ""}, [], alias("戊", "甲")))
     assert joined == {"甲": "甲"} and counts["entities with ambiguous aliases, left apart"] == 1
     both = graph({"戊": "", "己": ""}, [], alias("戊", "子") + alias("己", "丑"))
     assert (
-        merge.joined(graph({"甲": ""}, [], alias("甲", "子", "丑")), both)[0] == {}
+        merge.match_entities(graph({"甲": ""}, [], alias("甲", "子", "丑")), both)[0] == {}
     )  # they are two in their own graph
 
 
@@ -128,7 +132,7 @@ def same_name(name, *ids):
 def test_ambiguous_names_stay_apart():
     two, single = same_name("汞", "1", "2"), same_name("汞", "3")
     for first, other in ((two, single), (single, two)):
-        same, counts = merge.joined(first, other)
+        same, counts = merge.match_entities(first, other)
         assert same == {} and counts["ambiguous names, left apart"] == 1
 
 
@@ -138,7 +142,7 @@ def test_a_taken_id_gets_a_number():
     two = graph({"1": "c", "2": "d"}, [("1", "r", "2")])
     two.entities = table("entities", {"id": ["1", "2"], "name": ["丙", "甲"], "type": ["c", "d"]})
     one.names, two.names = one.names.slice(0, 0), two.names.slice(0, 0)
-    whole = merge.merged([("one", one), ("two", two)])
+    whole = merge.merge_graphs([("one", one), ("two", two)])
     assert rows(whole, "entities") == [("1", "甲", "a"), ("1#2", "乙", "b"), ("1#3", "丙", "c")]
     assert rows(whole) == [("1", "r", "1#2"), ("1#3", "r", "1")]
     assert whole.manifest["merged"][1][NEW_IDS] == 1
@@ -146,7 +150,7 @@ def test_a_taken_id_gets_a_number():
 
 def test_unknown_types_give_way():
     first = graph({"甲": "未知", "乙": "x", "丙": "value"}, [])
-    whole = merge.merged(
+    whole = merge.merge_graphs(
         [("a", first), ("b", graph({"甲": "drug", "乙": "未知", "丙": "symptom"}, []))]
     )
     assert whole.entities["type"].to_pylist() == ["drug", "x", "symptom"]
@@ -162,7 +166,7 @@ def test_equivalences_and_definitions_are_united():
     )
     one.definitions = table("definitions", {"id": ["甲"], "text": ["一"]})
     two.definitions = table("definitions", {"id": ["甲", "甲"], "text": ["一", "二"]})
-    whole = merge.merged([("one", one), ("two", two)])
+    whole = merge.merge_graphs([("one", one), ("two", two)])
     assert rows(whole, "equivalences") == [("甲", "别称", "乙"), ("丙", "别称", "甲")]
     assert rows(whole, "definitions") == [("甲", "一"), ("甲", "二")]
 
@@ -186,9 +190,9 @@ def test_no_row_is_lost(seed):
         )
 
     one, two = drawn(), drawn()
-    same, _ = merge.joined(one, two)
+    same, _ = merge.match_entities(one, two)
     assert len(set(same.values())) == len(same)
-    whole, counts = merge.united(one, two)
+    whole, counts = merge.unite_graphs(one, two)
     assert len(whole.entities) == len(one.entities) + len(two.entities) - len(same)
     ids = {
         e: same.get(e) or (e if e not in one.ids.to_pylist() else f"{e}#2")

@@ -81,8 +81,8 @@ def test_signatures_and_votes():
     # three of four heads are 药; two of four tails are 病, which is not more than a half
     assert refine.signatures(triples, known) == {"治": ("药", ""), "见": ("", "")}
     assert refine.signatures(triples, known, share=0.4) == {"治": ("药", "病"), "见": ("", "")}
-    assert refine.voted(triples, known) == {"丁": "药"}
-    assert refine.voted(triples, known, share=0.4) == {"丁": "药", "三": "病", "四": "病"}
+    assert refine.vote_types(triples, known) == {"丁": "药"}
+    assert refine.vote_types(triples, known, share=0.4) == {"丁": "药", "三": "病", "四": "病"}
 
 
 @given(
@@ -108,7 +108,7 @@ def test_votes_against_the_definition(triples, some):
         x, y = said.count("x"), said.count("y")
         if not known[entity] and x != y:
             expected[entity] = "x" if x > y else "y"
-    assert refine.voted(triples, known) == expected
+    assert refine.vote_types(triples, known) == expected
 
 
 def test_loose_tails():
@@ -170,7 +170,7 @@ def test_every_rule_counts_what_it_drops():
             ("病乙", "见", "稀"),
         ],
     )
-    done = refine.refined(graph)
+    done = refine.refine_graph(graph)
     report = done.manifest["refined"]
     assert part_rows(done) == [
         ("药", "治", "病甲"),
@@ -235,7 +235,9 @@ def test_settings_keep_what_rules_drop():
     graph = graphs.graph(dict.fromkeys(["药", "丸", "病", "湖南", "fever", "热", "文本"], ""), rows)
     assert (
         part_rows(
-            refine.refined(graph, rules=refine.Refining(without=(), least=1, loose=1, foreign=True))
+            refine.refine_graph(
+                graph, rules=refine.Refining(without=(), least=1, loose=1, foreign=True)
+            )
         )
         == rows[:4]
     )  # the rest: untyped, once
@@ -243,11 +245,13 @@ def test_settings_keep_what_rules_drop():
         dict.fromkeys(["药", "丸", "病", "湖南", "fever", "热", "文本"], "x"), rows
     )
     assert (
-        part_rows(refine.refined(typed, rules=refine.Refining(without=(), least=1, foreign=True)))
+        part_rows(
+            refine.refine_graph(typed, rules=refine.Refining(without=(), least=1, foreign=True))
+        )
         == rows
     )
     assert part_rows(
-        refine.refined(typed, rules=refine.Refining(without=("见", "因"), foreign=True))
+        refine.refine_graph(typed, rules=refine.Refining(without=("见", "因"), foreign=True))
     ) == [*rows[:5]]
 
 
@@ -272,7 +276,7 @@ def test_equivalences_are_undirected_and_apart():
     graph.equivalences = table(
         "equivalences", {"head": ["恙"], "relation": ["same"], "tail": ["疾"]}
     )
-    done = refine.refined(graph)
+    done = refine.refine_graph(graph)
     assert part_rows(done, "equivalences") == [
         ("疾", "same", "恙"),
         ("病", "别称", "疾"),
@@ -292,7 +296,7 @@ def test_equivalences_are_undirected_and_apart():
     assert not {frozenset((h, t)) for h, _, t in part_rows(done)} & {
         frozenset((h, t)) for h, _, t in part_rows(done, "equivalences")
     }
-    foreign = refine.refined(graph, rules=refine.Refining(foreign=True))  # they stay Chinese
+    foreign = refine.refine_graph(graph, rules=refine.Refining(foreign=True))  # they stay Chinese
     assert foreign.manifest["refined"]["equivalences"] == report["equivalences"]
 
 
@@ -317,7 +321,7 @@ def test_no_name_of_an_equivalent_stays():
         names,
         missing="disease",
     )
-    done = refine.refined(graph)
+    done = refine.refine_graph(graph)
     found = {(row["id"], row["name"]) for row in done.names.to_pylist()}
     own = {(e, e) for e in ("癫痫", "羊癫疯", "药", "癫痫病")}
     assert found == own | {("癫痫", "痫症")}
@@ -341,7 +345,7 @@ def test_names_that_differ_in_blanks_are_no_pair():
         ],
         [("鱼肝油", "维生素 ad", "synonym", "zh")],
     )
-    done = refine.refined(graph)
+    done = refine.refine_graph(graph)
     assert part_rows(done, "equivalences") == [("维生素 AD", "别称", "鱼肝油")]
     assert done.manifest["refined"]["equivalences"]["dropped"] == {
         "of a name with itself, as linking compares them": 1
@@ -378,7 +382,7 @@ def test_types_in_the_order_of_their_sources():
     }
     other = graphs.graph({"痛": "symptom", "病丁": "disease", "谜": "value", "药甲": "herb"}, [])
     late = graphs.graph({"咳嗽": "symptom", "痛": "disease"}, [], [("咳嗽", "咳", "synonym", "zh")])
-    done = refine.refined(graphs.graph(known, rows), [("other", other), ("late", late)])
+    done = refine.refine_graph(graphs.graph(known, rows), [("other", other), ("late", late)])
     assert types(done) == known | {
         "药丙": "drug",
         "病丙": "disease",
@@ -395,7 +399,7 @@ def test_types_in_the_order_of_their_sources():
         "equivalents": 0,
         "未知": 1,
     }
-    alone = refine.refined(graphs.graph(known, rows))
+    alone = refine.refine_graph(graphs.graph(known, rows))
     assert (
         alone.manifest["refined"]["types"]["equivalents"] == 1 and types(alone)["病丁"] == "disease"
     )
@@ -413,7 +417,7 @@ def test_definitions_follow_their_entities():
         {"药": "drug", "病": "disease", "岛": "disease"}, [("药", "治", "病"), ("药", "防", "病")]
     )
     graph.definitions = table("definitions", {"id": ["岛", "病"], "text": ["甲", "乙"]})
-    assert part_rows(refine.refined(graph, rules=refine.Refining(least=1)), "definitions") == [
+    assert part_rows(refine.refine_graph(graph, rules=refine.Refining(least=1)), "definitions") == [
         ("病", "乙")
     ]
 
@@ -421,20 +425,20 @@ def test_definitions_follow_their_entities():
 def test_bad_settings_and_nothing_left():
     graph = graphs.graph({"a": "", "b": ""}, [("a", "r", "b"), ("b", "r", "a")])
     with pytest.raises(InputError, match=r"no triple is left of 2: .*script': 2.*--foreign"):
-        refine.refined(graph)
+        refine.refine_graph(graph)
     for wrong in ({"longest": 0}, {"least": 0}, {"loose": 1.5}, {"share": -1}):
         with pytest.raises(InputError, match="expected longest and least of 1 or more"):
-            refine.refined(graph, rules=refine.Refining(**wrong))
+            refine.refine_graph(graph, rules=refine.Refining(**wrong))
 
 
 def test_refining_twice_changes_nothing():
-    once = refine.refined(
+    once = refine.refine_graph(
         graphs.graph(
             {"药甲": "drug", "药乙": "drug", "病": "", "疾": ""},
             [("药甲", "治", "病"), ("药乙", "治", "病"), ("病", "别称", "疾")],
         )
     )
-    twice = refine.refined(once)
+    twice = refine.refine_graph(once)
     for part in ("entities", "names", "triples", "equivalences"):
         assert getattr(twice, part).equals(getattr(once, part))
 
@@ -470,7 +474,7 @@ def test_the_command(tmp_path, capsys):
 @pytest.mark.slow
 def test_real_cmekg():
     """What PyCMeKG 0.2.5 becomes; see docs/chinese-graph.md."""
-    graph = refine.refined(cmekg.read())
+    graph = refine.refine_graph(cmekg.read())
     report = graph.manifest["refined"]
     assert (
         report["triples"]["given"]

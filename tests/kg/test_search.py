@@ -13,7 +13,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.files import InputError, locked
+from core.files import InputError, lock_file
 from kg.search import index as search
 from kg.search.index import Index, backend_for, backends_in, extend, top_rows, write
 
@@ -227,7 +227,7 @@ def test_backends_are_added_to_an_index(tmp_path):
         :, 0
     ].tolist() == [0, 1, 2]
     with (
-        locked(tmp_path / "i" / ".lock", "w", "taken"),
+        lock_file(tmp_path / "i" / ".lock", "w", "taken"),
         pytest.raises(InputError, match="another process is writing it"),
     ):
         extend(tmp_path / "i", MADE_OF, "ivf")

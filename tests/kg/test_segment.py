@@ -15,15 +15,15 @@ from hypothesis import strategies as st
 from core.files import InputError
 from kg.build.segment.cuts import (
     REVIEWED,
-    counted,
-    cut,
-    proposed,
+    count_cut_characters,
+    cut_units,
+    propose_cuts,
     read_cut_points,
     write_cut_points,
 )
 from kg.build.segment.evaluation import boundaries, read_reviewed, score
 from kg.build.segment.mining import vocabulary
-from kg.build.segment.ngrams import cohesion, grams, shaped, symbols
+from kg.build.segment.ngrams import cohesion, fold_text, grams, symbols
 from kg.build.segment.phrases import (
     FEATURES,
     Mining,
@@ -39,7 +39,7 @@ from kg.build.segment.segmenter import (
     Segmenter,
     format_explanation,
     is_ideograph,
-    joined,
+    join_pieces,
     plain_jieba,
     read_dictionary,
     too_many_singles,
@@ -63,7 +63,7 @@ def by_hand(texts):
     runs."""
     found = [""]
     for text in texts:
-        for character in shaped(text) + "\n":
+        for character in fold_text(text) + "\n":
             if is_ideograph(character):
                 found.append(character)
             elif not character.isalnum():
@@ -314,16 +314,18 @@ def test_phrase_weights():
 
 
 def test_counted_by_hand():
-    rows = counted([["慢性", "肝炎"], ["急性", "肺炎", "肝"], ["性病"], ["2", "型"]], most=3)
+    rows = count_cut_characters(
+        [["慢性", "肝炎"], ["急性", "肺炎", "肝"], ["性病"], ["2", "型"]], most=3
+    )
     assert rows == [("性", 0, 2, "慢性|肝炎"), ("肝", 2, 0, "慢性|肝炎"), ("型", 1, 0, "2|型")]
-    assert counted([], 5) == []
+    assert count_cut_characters([], 5) == []
 
 
 def test_cutting():
     points = {"性": "behind", "症": "behind", "检": "before"}
 
     def stretches(name):
-        return ["".join(stretch) for stretch in cut(units(name), points)]
+        return ["".join(stretch) for stretch in cut_units(units(name), points)]
 
     assert stretches("慢性肝炎") == ["慢性", "肝炎"]
     assert stretches("性激素") == ["性激素"]  # it begins the name
@@ -333,7 +335,7 @@ def test_cutting():
     ]  # one character would be left
     assert stretches("炎症性肠病") == ["炎症性", "肠病"]  # 症 belongs to 性
     assert stretches("胃镜检查") == ["胃镜", "检查"] and stretches("镜检查") == ["镜检查"]
-    assert cut([], points) == []
+    assert cut_units([], points) == []
 
 
 def test_the_projects_cut_points():
@@ -348,7 +350,7 @@ def test_the_projects_cut_points():
 
 
 def test_cut_points_on_disk(tmp_path):
-    rows = proposed(
+    rows = propose_cuts(
         [("性", 1, 9, "慢性|肝炎"), ("综", 7, 0, "甲|综合征"), ("型", 0, 3, "2型|甲")],
         {"性": "behind", "综": "before"},
     )
@@ -416,12 +418,16 @@ def test_units(name, wanted):
 
 
 def test_letters_are_joined():
-    assert joined(["2", "型", "糖尿病"]) == ["2型", "糖尿病"] and joined(["抗", "HIV", "抗体"]) == [
+    assert join_pieces(["2", "型", "糖尿病"]) == ["2型", "糖尿病"] and join_pieces(
+        ["抗", "HIV", "抗体"]
+    ) == [
         "抗HIV",
         "抗体",
     ]
-    assert joined(["β", "受体"]) == ["β受体"] and joined(["维生素", "C"]) == ["维生素C"]
-    assert joined(["胸部", "CT", "检查"]) == ["胸部", "CT", "检查"] and joined(["X"]) == ["X"]
+    assert join_pieces(["β", "受体"]) == ["β受体"] and join_pieces(["维生素", "C"]) == ["维生素C"]
+    assert join_pieces(["胸部", "CT", "检查"]) == ["胸部", "CT", "检查"] and join_pieces(["X"]) == [
+        "X"
+    ]
 
 
 def test_steps(segmenter):
@@ -707,7 +713,7 @@ def test_the_reviewed_names(segmenter):
     names = read_reviewed(REVIEWED_NAMES)
     assert len(names) >= 220 and all(len("".join(pieces)) > 3 for pieces in names)
     by_points = [
-        ["".join(stretch) for stretch in cut(units("".join(pieces)), segmenter.points)]
+        ["".join(stretch) for stretch in cut_units(units("".join(pieces)), segmenter.points)]
         for pieces in names
     ]
     nothing = score(names, [["".join(pieces)] for pieces in names])

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.files import InputError
-from kg.build.merge import compared
+from kg.build.merge import comparison_key
 from kg.build.thesaurus import Thesaurus, build_thesaurus, read_pairs, rows
 from tests.commands import command
 from tests.fakes.graphs import graph
@@ -118,10 +118,10 @@ def test_against_the_definition(aliases, same):
         dict.fromkeys(IDS, ""), [], [(e, n, "synonym", "zh") for e, n in aliases], same
     )
     found, _ = rows(given_graph)
-    got = {entity: {compared(name) for e, name, _ in found if e == entity} for entity in IDS}
+    got = {entity: {comparison_key(name) for e, name, _ in found if e == entity} for entity in IDS}
     joined = {e: {b for a, _, b in same if a == e} | {a for a, _, b in same if b == e} for e in IDS}
-    own = {e: {compared(e)} | {compared(n) for a, n in aliases if a == e} for e in IDS}
-    every = {e: own[e] | {compared(other) for other in joined[e]} for e in IDS}
+    own = {e: {comparison_key(e)} | {comparison_key(n) for a, n in aliases if a == e} for e in IDS}
+    every = {e: own[e] | {comparison_key(other) for other in joined[e]} for e in IDS}
     for entity in IDS:
         kept = set()
         for name in every[entity]:

@@ -353,7 +353,7 @@ def test_another_seed_starts_elsewhere(
         begun.append(model.entity_representations[0]().detach().clone())
         raise StopIteration
 
-    monkeypatch.setattr("kg.vectors.train.fitted", stop)
+    monkeypatch.setattr("kg.vectors.train.fit_model", stop)
     graph = ladder(tmp_path / "g")
     for seed in (0, 0, 1):
         with pytest.raises(StopIteration):

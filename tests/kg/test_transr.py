@@ -21,7 +21,7 @@ from kg.graph import KnowledgeGraph
 from kg.vectors.checkpoint import Checkpoint
 from kg.vectors.embeddings import EmbeddingTable
 from kg.vectors.link_prediction import link_prediction, split
-from kg.vectors.networks import GroupedProduct, TransE, TransR, shortened, started_from
+from kg.vectors.networks import GroupedProduct, TransE, TransR, shorten_rows, started_from
 from tests.kg.test_pagerank import saved
 from tests.kg.test_train import ladder, train
 
@@ -134,9 +134,9 @@ def test_grouped_product() -> None:
 def test_shortened_is_pykeens_clamp(p: int) -> None:
     x = torch.randn(50, 3, generator=torch.Generator().manual_seed(0))
     x[0] = 0
-    torch.testing.assert_close(shortened(x.clone(), 1.0, p, -1), clamp_norm(x, 1.0, p, -1))
+    torch.testing.assert_close(shorten_rows(x.clone(), 1.0, p, -1), clamp_norm(x, 1.0, p, -1))
     short = 0.01 * x
-    assert torch.equal(shortened(short.clone(), 1.0, p, -1), short)
+    assert torch.equal(shorten_rows(short.clone(), 1.0, p, -1), short)
 
 
 def test_from_identity_it_scores_as_the_transe() -> None:

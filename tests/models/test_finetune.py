@@ -23,7 +23,7 @@ from models.finetune import (
     Tagger,
     all_pairs_loss,
     confusion,
-    scored,
+    score_predictions,
 )
 from tests.fakes import bert, tasks
 
@@ -154,28 +154,34 @@ def test_relation_reads_both_markers() -> None:
 
 def test_scores_of_every_kind_by_hand() -> None:
     gold = [["a"], ["a"], ["a", "b"], ["n"]]
-    values, tallies = scored(
+    values, tallies = score_predictions(
         "relation", ["a", "n", "b", "a"], gold, ["n", "a", "b"], "n", None, list("0123")
     )
     assert values["micro_f1"] == pytest.approx(2 * 2 / (3 + 3)) and values["accuracy"] == 0.5
     assert set(tallies) == {"micro_f1", "accuracy"}
-    values, _ = scored("relation", ["a", "b"], [["a"], ["a"]], ["a", "b"], None, None, ["0", "1"])
+    values, _ = score_predictions(
+        "relation", ["a", "b"], [["a"], ["a"]], ["a", "b"], None, None, ["0", "1"]
+    )
     # no negative class: micro-F1 is accuracy
     assert values["micro_f1"] == values["accuracy"] == 0.5
-    values, _ = scored(
+    values, _ = score_predictions(
         "relation", ["a", "n"], [["a"], ["unseen"]], ["n", "a"], "n", None, ["0", "1"]
     )
     assert values["micro_f1"] == pytest.approx(2 / 3)  # a class that train lacks counts as missed
-    values, _ = scored(
+    values, _ = score_predictions(
         "pair", ["1", "1", "0"], [["1"], ["0"], ["1"]], ["0", "1"], None, "1", list("012")
     )
     assert values["f1"] == pytest.approx(0.5) and values["accuracy"] == pytest.approx(1 / 3)
-    _, tallies = scored("pair", ["2", "1"], [["2"], ["0"]], ["0", "1", "2"], None, None, ["0", "1"])
+    _, tallies = score_predictions(
+        "pair", ["2", "1"], [["2"], ["0"]], ["0", "1", "2"], None, None, ["0", "1"]
+    )
     assert set(tallies) == {"accuracy"}
     right = [["0"], ["1"], ["1"], ["0"]]
-    values, _ = scored("ranking", [0.9, 0.1, 0.3, 0.2], right, ["0", "1"], None, None, list("qqrr"))
+    values, _ = score_predictions(
+        "ranking", [0.9, 0.1, 0.3, 0.2], right, ["0", "1"], None, None, list("qqrr")
+    )
     assert values["acc1"] == 0.5 and values["questions_without_right_answer"] == 0
-    values, _ = scored(
+    values, _ = score_predictions(
         "ner",
         [[(0, 1, "x")], []],
         [[(0, 1, "y")], [(0, 1, "y")]],
@@ -349,10 +355,10 @@ def test_of_equal_epochs_the_first_is_the_best(monkeypatch: pytest.MonkeyPatch) 
 
 def test_precision_recall_and_macro_f1_by_hand() -> None:
     found, there = [[(0, 1, "x"), (2, 3, "x"), (4, 5, "x")]], [[(0, 1, "x"), (6, 7, "x")]]
-    values, _ = scored("ner", found, there, ["x"], None, None, ["0"])
+    values, _ = score_predictions("ner", found, there, ["x"], None, None, ["0"])
     assert values["precision"] == pytest.approx(1 / 3) and values["recall"] == pytest.approx(1 / 2)
     gold = [["a"], ["a"], ["b"], ["n"]]
-    values, _ = scored(
+    values, _ = score_predictions(
         "relation", ["a", "n", "a", "n"], gold, ["n", "a", "b"], "n", None, list("0123")
     )
     # of a and b; the negative class does not count
@@ -361,10 +367,12 @@ def test_precision_recall_and_macro_f1_by_hand() -> None:
 
 def test_classes_that_do_not_occur_have_no_score() -> None:
     """As scikit-learn's macro average over the labels of gold and predictions."""
-    values, _ = scored("relation", ["x"], [["z"]], ["none", "x", "y"], "none", None, [])
+    values, _ = score_predictions("relation", ["x"], [["z"]], ["none", "x", "y"], "none", None, [])
     assert (values["accuracy"], values["micro_f1"], values["macro_f1"]) == (0, 0, 0)
-    values, _ = scored("pair", ["a", "b"], [["a"], ["a"]], ["a", "b", "c"], None, None, [])
+    values, _ = score_predictions(
+        "pair", ["a", "b"], [["a"], ["a"]], ["a", "b", "c"], None, None, []
+    )
     assert values["macro_f1"] == pytest.approx((2 / 3 + 0) / 2)
     spans = [[(0, 1, "X")]], [[(0, 1, "X")]]
-    values, _ = scored("ner", *spans, ["X", "Y"], None, None, [])
+    values, _ = score_predictions("ner", *spans, ["X", "Y"], None, None, [])
     assert values["f1_X"] == 1 and "f1_Y" not in values

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from models.metrics import _resampled, f1, reciprocal_ranks, span_matches
+from models.metrics import _resample, f1, reciprocal_ranks, span_matches
 
 
 def test_strict_spans() -> None:
@@ -29,12 +29,12 @@ def test_bootstrap_sums_are_those_of_drawing_examples_one_by_one() -> None:
     nothing."""
     rng = np.random.default_rng(3)
     tallies = np.stack([rng.integers(0, 2, 60), rng.integers(1, 3, 60)], axis=1)
-    sums = np.concatenate(list(_resampled(tallies, 20_000, 0)))
+    sums = np.concatenate(list(_resample(tallies, 20_000, 0)))
     literal = np.array([tallies[rng.integers(0, 60, 60)].sum(0) for _ in range(20_000)])
     assert sums.shape == literal.shape and sums.dtype == literal.dtype
     np.testing.assert_allclose(sums.mean(0), literal.mean(0), rtol=0.01)
     np.testing.assert_allclose(np.cov(sums.T), np.cov(literal.T), rtol=0.05, atol=0.3)
-    shuffled = np.concatenate(list(_resampled(rng.permutation(tallies), 20_000, 0)))
+    shuffled = np.concatenate(list(_resample(rng.permutation(tallies), 20_000, 0)))
     np.testing.assert_array_equal(sums, shuffled)
 
 

@@ -10,7 +10,7 @@ import torch
 
 from core.files import InputError
 from core.json_files import write_json
-from datamodules.contexts import marked
+from datamodules.contexts import mark_mention
 from datamodules.reranker import (
     RerankerData,
     RerankerInputs,
@@ -26,7 +26,7 @@ from models.reranker import Reranker, RerankerModel
 from tests.fakes import bert
 
 SIZES = Sizes(candidates=3, mention=2, context=4, name=3)
-TEXT = marked("a bad heart attack of pain and more", 6, 18)
+TEXT = mark_mention("a bad heart attack of pain and more", 6, 18)
 ACUTE = Sample("heart attack", TEXT, ["heart", "attack pain", "head"], [0.9, 0.8, 0.5], [1])
 NONE = Sample("pain", None, ["head", "hurts"], [0.7, 0.6], [])
 

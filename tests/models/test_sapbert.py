@@ -21,12 +21,12 @@ from core.files import InputError
 from core.json_files import write_json
 from datamodules.sapbert import SapBERTData
 from experiments.names import encoder as encoder_of
-from models.layers import pooled
+from models.layers import pool_states
 from models.losses import info_nce, multi_similarity, nca
 from models.sapbert import (
     SapBERT,
     SapBERTEncoder,
-    gathered,
+    gather_rows,
     hard_pairs,
     mined_multi_similarity,
     similarities,
@@ -378,7 +378,7 @@ def test_d4_grouping_changes_nothing(fake_sapbert: Folders, pooling: str) -> Non
 
 def test_pooled() -> None:
     hidden, mask = torch.arange(12.0).view(1, 4, 3), torch.tensor([[1, 1, 0, 0]])
-    assert pooled(hidden, mask).tolist() == [[0, 1, 2]] and pooled(
+    assert pool_states(hidden, mask).tolist() == [[0, 1, 2]] and pool_states(
         hidden, mask, "mean"
     ).tolist() == [[1.5, 2.5, 3.5]]
 
@@ -503,7 +503,7 @@ def test_rows_of_other_processes_carry_no_gradient(monkeypatch: pytest.MonkeyPat
     for name, value in values.items():
         monkeypatch.setattr(torch.distributed, name, lambda value=value: value)
     monkeypatch.setattr(torch.distributed, "all_gather", all_gather)
-    rows = gathered(own)
+    rows = gather_rows(own)
     assert rows.tolist() == [[1, 2], [3, 4]]
     (rows * torch.tensor([[5.0, 6.0], [7.0, 8.0]])).sum().backward()
     assert own.grad is not None and own.grad.tolist() == [[7, 8]]

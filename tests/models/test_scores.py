@@ -16,7 +16,7 @@ from models.metrics import (
     accuracy_tallies,
     adjust_holm,
     bootstrap_interval,
-    compared,
+    compare_systems,
     label_tallies,
     score,
     span_tallies,
@@ -141,19 +141,19 @@ def test_comparison_sees_a_real_difference_and_no_other() -> None:
         return {s: np.stack([rng.random(500) < p, np.ones(500)], axis=1) for s in range(3)}
 
     weak, same, strong = system(0.6), system(0.6), system(0.8)
-    difference = compared(weak, strong)
+    difference = compare_systems(weak, strong)
     assert (
         difference.p_bootstrap < 0.01
         and difference.low > 0
         and difference.difference == pytest.approx(0.2, abs=0.05)
     )
-    assert compared(weak, same).p_bootstrap > 0.01  # how it is distributed: the test below
-    assert compared(weak, weak) == (0.0, 0.0, 0.0, 1.0, None)
+    assert compare_systems(weak, same).p_bootstrap > 0.01  # how it is distributed: the test below
+    assert compare_systems(weak, weak) == (0.0, 0.0, 0.0, 1.0, None)
     x, y = [score(weak[s]) for s in range(3)], [score(strong[s]) for s in range(3)]
     assert difference.p_seeds == pytest.approx(stats.ttest_rel(y, x).pvalue)
-    assert compared({0: weak[0]}, {0: strong[0], 1: strong[1]}).p_seeds is None
+    assert compare_systems({0: weak[0]}, {0: strong[0], 1: strong[1]}).p_seeds is None
     with pytest.raises(ValueError, match="no common seed"):
-        compared({0: weak[0]}, {1: strong[1]})
+        compare_systems({0: weak[0]}, {1: strong[1]})
 
 
 def test_the_bootstraps_p_is_uniform_when_there_is_no_difference() -> None:
@@ -161,7 +161,7 @@ def test_the_bootstraps_p_is_uniform_when_there_is_no_difference() -> None:
     ps = []
     for _ in range(200):
         a, b = (np.stack([rng.random(120) < 0.5, np.ones(120)], axis=1) for _ in range(2))
-        ps.append(compared({0: a}, {0: b}, samples=400).p_bootstrap)
+        ps.append(compare_systems({0: a}, {0: b}, samples=400).p_bootstrap)
     assert 0.01 < np.mean(np.array(ps) < 0.1) < 0.19  # 10 % expected
 
 
@@ -169,7 +169,7 @@ def test_the_bootstraps_p_is_never_zero() -> None:
     """Where every sample shows the whole difference, only the observed one is as far from it as the
     null hypothesis."""
     none, all_ = (np.stack([np.full(50, right), np.ones(50)], axis=1) for right in (0, 1))
-    found = compared({0: none}, {0: all_}, samples=99)
+    found = compare_systems({0: none}, {0: all_}, samples=99)
     assert (
         found.p_bootstrap == pytest.approx(1 / 100)
         and found.difference == found.low == found.high == 1
@@ -192,8 +192,8 @@ def test_an_interval_over_seeds_holds_how_they_vary() -> None:
         for seed in range(5):
             right = rng.random((2, 400)) < np.array([[0.6 + rng.normal(0, 0.05)], [0.6]])
             first[seed], second[seed] = (np.stack([r, np.ones(400)], 1) for r in right.astype(int))
-        found = compared(first, second, samples=500)
+        found = compare_systems(first, second, samples=500)
         missed += not found.low <= 0 <= found.high
-        pooled = compared({0: sum(first.values())}, {0: sum(second.values())}, samples=500)  # type: ignore[dict-item]
+        pooled = compare_systems({0: sum(first.values())}, {0: sum(second.values())}, samples=500)  # type: ignore[dict-item]
         alone += not pooled.low <= 0 <= pooled.high
     assert missed <= 8 < alone

@@ -33,10 +33,10 @@ from transformers import BertModel
 
 from benchmarks.fonts import chinese_font, label
 from benchmarks.papers.embert.attention_options import Panels, Sample
-from benchmarks.papers.embert.maps import Text, attention_maps, joined
+from benchmarks.papers.embert.maps import Text, attention_maps, join_parts
 from benchmarks.papers.embert.measures import DIRECTIONS, LIKENESS, even, layer_of, share
 from benchmarks.papers.embert.sentences import Halves, Swap, halves, mentions, pools, swaps
-from core.files import InputError, written
+from core.files import InputError, atomic_write
 from core.json_files import write_json
 from core.spreadsheets import CsvWriter
 from datamodules.tokenizers import load_tokenizer
@@ -46,7 +46,7 @@ from kg.build.segment import Segmenter
 from kg.build.thesaurus import Thesaurus
 from kg.graph import KnowledgeGraph
 from models.encoders import load_bert
-from models.metrics import bootstrap_interval, compared
+from models.metrics import bootstrap_interval, compare_systems
 
 Values = Sequence[float] | np.ndarray
 NAMES = ("original", "synonym", "random")
@@ -99,7 +99,7 @@ def mean_of(values: Values) -> dict[str, float]:
 def difference(first: Values, second: Values) -> dict[str, float]:
     """second - first over the same sentences: mean, 95 % interval, p of the paired bootstrap."""
     one, two = (np.stack([np.asarray(v), np.ones(len(v))], axis=1) for v in (first, second))
-    c = compared({0: one}, {0: two})
+    c = compare_systems({0: one}, {0: two})
     return {"mean": c.difference, "low": c.low, "high": c.high, "p": c.p_bootstrap}
 
 
@@ -112,7 +112,7 @@ def weights(
     """Of each sentence {direction: {name: (C,) weights of the context's tokens}}; C is the same for
     all three names."""
     texts = [
-        joined(given.tokenizer, (s.left, getattr(s, name), s.right))
+        join_parts(given.tokenizer, (s.left, getattr(s, name), s.right))
         for s in sentences
         for name in NAMES
     ]
@@ -209,7 +209,7 @@ def write_likeness(
     """A row for each sentence, encoder and direction of Figure 2."""
     columns = [f"{kind} {name}" for kind in LIKENESS for name in NAMES[1:]]
     about = ["row", "document", "entity", *NAMES, "shared characters", "encoder", "direction"]
-    with written(file) as handle:
+    with atomic_write(file) as handle:
         writer = CsvWriter(handle)
         writer.writerow([*about, *columns])
         for i, s in enumerate(sentences):
@@ -260,11 +260,11 @@ def draw_lines(
     FigureCanvasAgg(figure)
     grid = figure.subplots(len(DIRECTIONS), len(readers), squeeze=False)
     for column, (one, layer) in enumerate(zip(readers, layers, strict=True)):
-        left, _, right = joined(
+        left, _, right = join_parts(
             one.tokenizer, (sentence.left, sentence.original, sentence.right)
         ).parts
         tokens = _tokens(
-            one, joined(one.tokenizer, (sentence.left, sentence.original, sentence.right))
+            one, join_parts(one.tokenizer, (sentence.left, sentence.original, sentence.right))
         )
         before, after = near(len(left), len(right), SHOWN2)
         first = len(left) - before
@@ -289,7 +289,7 @@ def draw_lines(
                 ylabel="weights, all heads added",
             )
             axis.legend(prop=font)
-    with written(file, "wb") as handle:
+    with atomic_write(file, "wb") as handle:
         figure.savefig(handle, format="png", dpi=110)
 
 
@@ -336,7 +336,7 @@ def figure3(
 ) -> dict[str, Any]:
     """Draw and write Figure 3 of `sentences`; returns what summary.json says of it."""
     cut = [(s.left, s.adjective, s.atomic, s.right) for s in sentences]
-    texts = [[joined(one.tokenizer, parts) for parts in cut] for one in readers]
+    texts = [[join_parts(one.tokenizer, parts) for parts in cut] for one in readers]
     whole = [
         i for i in range(len(sentences)) if all(len(p) for own in texts for p in own[i].parts[1:3])
     ]
@@ -368,7 +368,7 @@ def figure3(
             if not name.endswith(", even")
         }
     about = ["row", "document", "entity", "adjective", "atomic", "encoder", "tokens"]
-    with written(out / "figure3.csv") as handle:
+    with atomic_write(out / "figure3.csv") as handle:
         writer = CsvWriter(handle)
         writer.writerow([*about, *names])
         for row, i in enumerate(whole):
@@ -443,7 +443,7 @@ def draw_maps(
                 )
             )
     figure.colorbar(image, ax=list(axes), shrink=0.7, label="weights, all heads added")
-    with written(file, "wb") as handle:
+    with atomic_write(file, "wb") as handle:
         figure.savefig(handle, format="png", dpi=110)
 
 

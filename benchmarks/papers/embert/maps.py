@@ -31,7 +31,7 @@ class Text(NamedTuple):
         return np.arange(1, len(self.ids) - 1)
 
 
-def joined(tokenizer: PreTrainedTokenizerFast, parts: Sequence[str]) -> Text:
+def join_parts(tokenizer: PreTrainedTokenizerFast, parts: Sequence[str]) -> Text:
     """A text given in parts, each made into tokens for itself, so that no token reaches over two of
     them.
 

@@ -109,7 +109,7 @@ def _key(seed: int, mention: Mention) -> str:
     ).hexdigest()
 
 
-def _drawn(found: Iterable[tuple[str, Sentence]], number: int) -> list[Sentence]:
+def _draw_sentences(found: Iterable[tuple[str, Sentence]], number: int) -> list[Sentence]:
     """Of (hash, sentence) the one of each entity with the smallest hash; of these the `number`
     smallest."""
     best: dict[str, tuple[str, Sentence]] = {}
@@ -195,7 +195,7 @@ def swaps(
                 continue
             yield key, Swap(one.document, one.entity, *sides, own, synonym, drawn)
 
-    return _drawn(iterate_swaps(), sample.sentences), left_out
+    return _draw_sentences(iterate_swaps(), sample.sentences), left_out
 
 
 def halves(
@@ -230,4 +230,4 @@ def halves(
                     Halves(one.document, one.entity, *sides, "".join(pieces[:-1]), pieces[-1]),
                 )
 
-    return _drawn(iterate_halves(), sample.sentences), left_out
+    return _draw_sentences(iterate_halves(), sample.sentences), left_out

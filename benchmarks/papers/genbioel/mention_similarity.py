@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.linking.cases import Run
-from core.files import InputError, written
+from core.files import InputError, atomic_write
 from inference.linkers import Names
 from kg.search.names import TfIdf
 
@@ -85,7 +85,7 @@ def draw(run: Run, out: Path | None = None) -> list[tuple[float, float, int, flo
         rows.append((float(edges[i]), float(edges[i + 1]), int(inside.sum()), accuracy))
     out = out or Path(run.result.folder)
     out.mkdir(parents=True, exist_ok=True)
-    with written(out / "figure2.csv") as handle:
+    with atomic_write(out / "figure2.csv") as handle:
         handle.write("from,to,mentions,accuracy\n")
         handle.writelines(
             f"{a:.1f},{b:.1f},{n},{'' if v is None else f'{v:.4f}'}\n" for a, b, n, v in rows

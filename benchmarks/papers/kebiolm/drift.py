@@ -7,7 +7,7 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
-from core.files import InputError, written
+from core.files import InputError, atomic_write
 from core.journal import history
 from core.spreadsheets import CsvWriter
 from core.tracking import runs_folder
@@ -46,7 +46,7 @@ def draw(runs: Sequence[Path], out: Path | None = None) -> Path:
     if without:
         LOG.warning(f"without such a curve, so not drawn: {', '.join(without)}")
     out = out or runs_folder() / "figures" / "kebiolm"
-    with written(out / "cosine_to_start.csv") as handle:
+    with atomic_write(out / "cosine_to_start.csv") as handle:
         writer = CsvWriter(handle)
         writer.writerows([COLUMNS, *((*row[:3], f"{row[3]:.6f}") for row in rows)])
     figure = Figure(figsize=(7, 4), layout="constrained")
@@ -62,7 +62,7 @@ def draw(runs: Sequence[Path], out: Path | None = None) -> Path:
     axis.set_ylim(min(0, axis.get_ylim()[0]), 1.02)
     axis.legend(fontsize="small")
     picture = out / "cosine_to_start.png"
-    with written(picture, "wb") as handle:
+    with atomic_write(picture, "wb") as handle:
         figure.savefig(handle, format="png", dpi=110)
     print(picture)
     return picture

@@ -30,7 +30,7 @@ import torch
 import yaml
 
 from benchmarks.papers.sapbert.similarity_options import Shown
-from core.files import InputError, written
+from core.files import InputError, atomic_write
 from core.json_files import write_json
 from core.tracking import runs_folder
 from datamodules.sapbert.name_pairs import Pairs
@@ -213,7 +213,7 @@ def draw_concepts(
     drawing.tight_layout()
     drawing.savefig(out / "figure1.png", dpi=110)
     plt.close(drawing)
-    with written(out / "figure1.csv") as handle:
+    with atomic_write(out / "figure1.csv") as handle:
         handle.write("encoder\tx\ty\tconcept\tname\n")
         handle.writelines(f"{t}\t{x:.4f}\t{y:.4f}\t{c}\t{n}\n" for t, x, y, c, n in rows)
     return result
@@ -249,7 +249,7 @@ def draw_similarities(
     drawing.tight_layout()
     drawing.savefig(out / "figure2.png", dpi=110)
     plt.close(drawing)
-    with written(out / "figure2.csv") as handle:
+    with atomic_write(out / "figure2.csv") as handle:
         handle.write("\t".join(["from", "to", *shares]) + "\n")
         for i in range(len(BINS) - 1):
             cells = (BINS[i], BINS[i + 1], *(share[i] for share in shares.values()))

@@ -29,8 +29,8 @@ import torch
 from torch import Tensor
 
 from core.arrays import read_table
-from core.dotted import imported
-from core.files import InputError, written
+from core.dotted import import_object
+from core.files import InputError, atomic_write
 from core.spreadsheets import CsvWriter
 from core.tracking import runs_folder
 from datamodules.rows import pad_rows
@@ -90,7 +90,7 @@ def measures(plain: Tensor, own: Tensor, foreign: Tensor) -> dict[str, float]:
 
 
 @contextmanager
-def recorded(bert: Any) -> Iterator[list[Tensor]]:
+def record_states(bert: Any) -> Iterator[list[Tensor]]:
     """The states (B, L, H) behind the embeddings and every layer of what is read inside."""
     states: list[Tensor] = []
 
@@ -134,7 +134,7 @@ def slice_mentions(mentions: Any, begin: int) -> Any:
 
 
 @torch.inference_mode()
-def diagnosed(
+def diagnose_model(
     model: str = "smedbert", ckpt: str | None = None, names: int = 500, seed: int = 0
 ) -> tuple[list[Row], int]:
     """(what knowledge does behind each layer, of how many names). Raises InputError when the
@@ -146,10 +146,10 @@ def diagnosed(
             " knowbert)"
         )
     read, tokenizer = (
-        imported(chosen.load, "models")(chosen.folder).eval(),
+        import_object(chosen.load, "models")(chosen.folder).eval(),
         load_tokenizer(chosen.folder),
     )
-    link = imported(chosen.linker, "datamodules")(chosen.folder)
+    link = import_object(chosen.linker, "datamodules")(chosen.folder)
     every = sorted(
         set(read_table(Path(chosen.folder) / "names.parquet", ["name"])["name"].to_pylist())
     )
@@ -173,7 +173,7 @@ def diagnosed(
         text = mask * ~torch.isin(padded, ends)
         for way, given in (("plain", None), ("own", mentions), ("foreign", other)):
             part = None if given is None else slice_mentions(given, begin)
-            with recorded(read.bert) as states:
+            with record_states(read.bert) as states:
                 read(padded, mask, part)
             pooled = [
                 (s * text[..., None]).sum(1) / text.sum(1, keepdim=True).clamp_min(1)
@@ -203,10 +203,10 @@ def table(rows: list[Row], model: str, count: int) -> str:
 
 def diagnose(model: str, ckpt: str | None, names: int, seed: int, out: Path | None) -> Path:
     """Print the table, and write it as diagnosis.csv into `out`; returns the file."""
-    rows, count = diagnosed(model, ckpt, names, seed)
+    rows, count = diagnose_model(model, ckpt, names, seed)
     print(table(rows, model, count))
     file = (out or runs_folder() / "figures" / "diagnosis") / FILE
-    with written(file) as handle:
+    with atomic_write(file) as handle:
         writer = CsvWriter(handle)
         writer.writerow(["model", "names", "layer", *MEASURES])
         writer.writerows(

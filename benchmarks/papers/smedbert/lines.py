@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 import yaml
 
 from benchmarks.tables.measured import System, fine_tuned
-from core.files import InputError, written
+from core.files import InputError, atomic_write
 from core.spreadsheets import CsvWriter
 from core.tracking import folder_name, runs_folder
 from datamodules.tasks.prepare import find_task
@@ -82,7 +82,7 @@ def draw(file: Path, found: list[Point], x: str, y: str, title: str) -> None:
         )
     axis.set(xlabel=x, ylabel=y, title=title)
     axis.legend()
-    with written(file, "wb") as handle:
+    with atomic_write(file, "wb") as handle:
         figure.savefig(handle, format="png", dpi=110)
 
 
@@ -113,7 +113,7 @@ def draw_all(name: str, profile: Literal["small", "paper"] | None, out: Path | N
         wanted += missing
         if not found:
             continue
-        with written(out / f"{file}.csv") as handle:
+        with atomic_write(out / f"{file}.csv") as handle:
             writer = CsvWriter(handle)
             writer.writerow(["line", one["x"], definition.metric, "low", "high", "scores", "model"])
             for p in found:

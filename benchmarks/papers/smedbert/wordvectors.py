@@ -41,7 +41,7 @@ def texts(linked: Path) -> Iterator[str]:
     return (document.text for document in linked_documents(linked))
 
 
-def cut(text: str, unit: str) -> list[str]:
+def cut_text(text: str, unit: str) -> list[str]:
     """A text as characters (a run of Latin letters or digits is one), or as jieba's words."""
     if unit == "char":
         return characters(text)
@@ -140,7 +140,7 @@ def word_vectors(kind: str, unit: str, linked: Path, seed: int) -> dict[str, np.
     """{character or word: its vector}, trained on the text. Characters have one whatever their
     number."""
     documents = [
-        cut(text, unit)
+        cut_text(text, unit)
         for text in tqdm(texts(linked), desc=f"{unit}s", unit=" texts", disable=None)
     ]
     least = 1 if unit == "char" else LEAST
@@ -154,7 +154,7 @@ def word_vectors(kind: str, unit: str, linked: Path, seed: int) -> dict[str, np.
     return dict(zip(names, glove(numbered, len(names), seed), strict=True))
 
 
-def composed(
+def compose_names(
     names: Sequence[str],
     characters_of: dict[str, np.ndarray],
     words_of: dict[str, np.ndarray] | None,
@@ -164,13 +164,13 @@ def composed(
     for row, name in enumerate(names):
         if words_of is not None and name.lower() in words_of:
             result[row] = words_of[name.lower()]
-        elif known := [characters_of[c] for c in cut(name, "char") if c in characters_of]:
+        elif known := [characters_of[c] for c in cut_text(name, "char") if c in characters_of]:
             result[row] = np.mean(known, axis=0)
     length = np.linalg.norm(result, axis=1, keepdims=True)
     return result / np.where(length == 0, 1, length)
 
 
-def trained(
+def train_vectors(
     kind: str, unit: str, linked: Path, seed: int
 ) -> tuple[dict[str, Any], Callable[[Sequence[str]], np.ndarray]]:
     """(what decides the vectors, names -> (n, SIZE) vectors) of sgns or glove on the text in folder
@@ -190,4 +190,4 @@ def trained(
         "window": WINDOW,
         "least": LEAST,
     }
-    return identity, lambda names: composed(names, own, words_of)
+    return identity, lambda names: compose_names(names, own, words_of)

@@ -49,12 +49,12 @@ def format_count(items: int) -> str:
     )
 
 
-def written(folder: Path) -> int:
+def count_bytes(folder: Path) -> int:
     """Bytes of all files in a folder."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
-def watched(stage: Stage, items: int, at: Path) -> dict[str, float]:
+def watch_stage(stage: Stage, items: int, at: Path) -> dict[str, float]:
     """Do a stage's work in this process, and say what it took."""
     done, memory, files = threading.Event(), [resident("RssAnon")], [0]
 
@@ -63,7 +63,7 @@ def watched(stage: Stage, items: int, at: Path) -> dict[str, float]:
             memory.append(max(memory.pop(), resident("RssAnon")))
             files.append(max(files.pop(), len(os.listdir("/proc/self/fd")) - 1))
 
-    before = written(at)
+    before = count_bytes(at)
     watcher = threading.Thread(target=watch)
     watcher.start()
     start = time.process_time()
@@ -77,11 +77,11 @@ def watched(stage: Stage, items: int, at: Path) -> dict[str, float]:
         "seconds": seconds,
         "memory": max(memory[0], resident("RssAnon")),
         "files": files[0],
-        "bytes": written(at) - before,
+        "bytes": count_bytes(at) - before,
     }
 
 
-def measured(stage: Stage, items: int, at: Path) -> dict[str, Any]:
+def measure_stage(stage: Stage, items: int, at: Path) -> dict[str, Any]:
     """The same of a new process, its input prepared by another. Raises RuntimeError when it
     fails."""
     changes = {
@@ -103,7 +103,7 @@ def print_stage(what: Literal["prepare", "work"], stage: str, items: int, folder
     chosen = next(own for own in STAGES if own.name == stage)
     if what == "prepare":
         chosen.prepare(items, folder)
-    print(json.dumps(watched(chosen, items, folder) if what == "work" else None))
+    print(json.dumps(watch_stage(chosen, items, folder) if what == "work" else None))
 
 
 def keep(row: dict[str, Any], file: Path) -> None:
@@ -130,7 +130,7 @@ def rows(sizes: list[int], only: str | None, place: Path, results: Path) -> None
             continue
         found = {}
         for items in sizes:
-            own = found[items] = measured(stage, items, place / str(items))
+            own = found[items] = measure_stage(stage, items, place / str(items))
             row = [
                 stage.name,
                 f"{format_count(items)} {stage.unit}",

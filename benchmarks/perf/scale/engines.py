@@ -24,7 +24,7 @@ from benchmarks.perf.random_data import graph_like, pubmed
 from core.executor import parts_folder
 from core.json_files import digest
 from core.reading import sha256
-from kg.documents.parts import part_name, planned
+from kg.documents.parts import make_plan, part_name
 from kg.graph import KnowledgeGraph
 from kg.linking.matcher import DictionaryLinker
 from kg.linking.run import write_part
@@ -36,7 +36,7 @@ def _begin(graph: str) -> DictionaryLinker:
     return DictionaryLinker.from_graph(KnowledgeGraph.load(graph))
 
 
-def _timed(linker: DictionaryLinker, task: Any, path: Path, log: str) -> dict[str, Any]:
+def _time_linking(linker: DictionaryLinker, task: Any, path: Path, log: str) -> dict[str, Any]:
     start = time.process_time()
     write_part(linker, task, path, format=None, empty="error", encoding="utf-8")
     with open(Path(log) / f"made-{os.getpid()}", "a") as handle:
@@ -74,7 +74,7 @@ def _when_some_are_done(out: Path, parts: int, lose: Callable[[], None]) -> thre
     return thread
 
 
-def linked(
+def link_with_engine(
     graph: Path,
     files: list[Path],
     out: Path,
@@ -87,12 +87,12 @@ def linked(
     log = out.with_name(f"{out.name}.log")
     log.mkdir()
     start = time.perf_counter()
-    plan = planned(out, files, None, 1)
+    plan = make_plan(out, files, None, 1)
     with parts_folder(out, {}, what="parts", pattern="part-*") as folder:
         parts = plan.save(out)
         watch = _when_some_are_done(out, len(parts), partial(lose, log)) if lose else None
         done = folder.map(
-            partial(_timed, log=str(log)),
+            partial(_time_linking, log=str(log)),
             parts,
             partial(_begin, str(graph)),
             workers=workers,
@@ -126,7 +126,7 @@ def measure(documents: int, files: int, names: int) -> list[dict[str, Any]]:
         graph, texts = graph_like(names, names)
         graph.save(at / "graph")
         made = pubmed(at / "pubmed", texts, documents, files)
-        run = partial(linked, at / "graph", made)
+        run = partial(link_with_engine, at / "graph", made)
         for way, engine, workers in (
             ("one process", "processes", 1),
             ("two processes", "processes", 2),

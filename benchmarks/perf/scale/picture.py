@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from core.files import written
+from core.files import atomic_write
 
 ACROSS = 3  # panels side by side
 
@@ -55,5 +55,5 @@ def draw(results: list[dict[str, Any]], path: Path) -> None:
         x=0.01,
         ha="left",
     )
-    with written(path, "wb") as handle:
+    with atomic_write(path, "wb") as handle:
         figure.savefig(handle, format="png", dpi=90)

@@ -90,7 +90,7 @@ def _one_thread(backend: str) -> None:
         faiss.omp_set_num_threads(1)
 
 
-def _built(folder: Path, backend: str, items: int, size: int) -> dict[str, Any]:
+def _build_backend(folder: Path, backend: str, items: int, size: int) -> dict[str, Any]:
     """Build a backend; the first one writes the vectors."""
     _one_thread(backend)
 
@@ -113,7 +113,9 @@ def _built(folder: Path, backend: str, items: int, size: int) -> dict[str, Any]:
     }
 
 
-def _searched(folder: Path, backend: str, queries: Tensor) -> tuple[dict[str, Any], np.ndarray]:
+def _search_backend(
+    folder: Path, backend: str, queries: Tensor
+) -> tuple[dict[str, Any], np.ndarray]:
     """Figures of a backend that was built, and the rows that it finds."""
     _one_thread(backend)
 
@@ -150,8 +152,8 @@ def measure(
         folder = Path(temporary) / "index"
         exact: np.ndarray | None = None
         for backend in backends:
-            built = _alone(_built, folder, backend, items, size)
-            figures, found = _alone(_searched, folder, backend, held)
+            built = _alone(_build_backend, folder, backend, items, size)
+            figures, found = _alone(_search_backend, folder, backend, held)
             exact = found if exact is None else exact
             recall = float(
                 np.mean(

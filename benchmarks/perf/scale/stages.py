@@ -18,7 +18,7 @@ from transformers import BertConfig, BertModel
 from benchmarks.perf.random_data import graph_like, pubmed, umls_like
 from benchmarks.perf.synthetic import umls
 from datamodules.corpus import Corpus, build_corpus
-from datamodules.pretrained import pretrained
+from datamodules.pretrained import find_pretrained
 from datamodules.tokenizers import load_tokenizer
 from inference.encoders import Embedder, write_index
 from inference.options import Work
@@ -62,7 +62,7 @@ def _build_corpus(items: int, at: Path) -> None:
     build_corpus(
         str(at / "linked"),
         str(at / "graph"),
-        pretrained("minilm"),
+        find_pretrained("minilm"),
         str(at / "corpus"),
         long_texts="truncate",
     )
@@ -102,7 +102,7 @@ def _write_encoder(items: int, at: Path) -> None:
         hidden_size=HIDDEN, num_hidden_layers=2, num_attention_heads=2, intermediate_size=2 * HIDDEN
     )
     BertModel(config, add_pooling_layer=False).save_pretrained(at / "encoder")
-    load_tokenizer(pretrained("minilm")).save_pretrained(at / "encoder")
+    load_tokenizer(find_pretrained("minilm")).save_pretrained(at / "encoder")
     (at / "names.txt").write_text("\n".join(umls_like(items, 0)[0]["name"].to_pylist()), "utf-8")
 
 

@@ -22,7 +22,7 @@ def synthetic(count: int) -> tuple[np.ndarray, np.ndarray]:
     return tokens.astype(np.uint16), np.concatenate([[0], lengths.cumsum()])
 
 
-def nested(tokens: np.ndarray, offsets: np.ndarray) -> dict[int, Any]:
+def nest_names(tokens: np.ndarray, offsets: np.ndarray) -> dict[int, Any]:
     """The names as dictionaries in dictionaries, each name closed by </s>."""
     trie: dict[int, Any] = {}
     for first, last in pairwise(offsets):

@@ -29,7 +29,7 @@ def timed_step(loss: Callable[[Tensor], Tensor], scores: Tensor) -> tuple[float,
     return time.perf_counter() - started, value.detach(), own.grad
 
 
-def measured(labels: int, length: int, repeats: int) -> dict[str, Any]:
+def measure_setting(labels: int, length: int, repeats: int) -> dict[str, Any]:
     torch.manual_seed(0)
     theirs, ours = CRF(labels, batch_first=True), LinearChainCRF(labels)
     ours.load_state_dict(theirs.state_dict())
@@ -62,6 +62,6 @@ def measure_speed(repeats: int = 5) -> dict[str, Any]:
     """
     with one_thread():
         settings = [
-            measured(labels, length, repeats) for labels in (11, 23) for length in (128, 256)
+            measure_setting(labels, length, repeats) for labels in (11, 23) for length in (128, 256)
         ]
     return summarize("crf", settings, "steps/s")

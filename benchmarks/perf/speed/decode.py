@@ -27,7 +27,7 @@ from torch import Tensor
 from transformers import BartConfig, BartForConditionalGeneration
 
 from benchmarks.perf.speed import one_thread, summarize
-from benchmarks.perf.speed._names import EOS, FIRST, VOCABULARY, nested, synthetic
+from benchmarks.perf.speed._names import EOS, FIRST, VOCABULARY, nest_names, synthetic
 from kg.search.trie import Ragged, Trie
 from models.decoding import Ranking, constrained_search
 
@@ -124,7 +124,7 @@ def same(
     return first / len(one), every / len(one)
 
 
-def measured(
+def measure_setting(
     setting: str,
     size: int,
     layers: int,
@@ -135,7 +135,11 @@ def measured(
     sizes: Sequence[int],
     repeats: int,
 ) -> dict[str, Any]:
-    model, trie, plain = bart(size, layers), Trie.build(made, vocabulary=VOCABULARY), nested(*made)
+    model, trie, plain = (
+        bart(size, layers),
+        Trie.build(made, vocabulary=VOCABULARY),
+        nest_names(*made),
+    )
     ids, prompts = inputs(mentions, context)
     parts = [slice(i, i + batch) for i in range(0, mentions, batch)]
     fast, slow = [], []
@@ -196,10 +200,12 @@ def measure_speed(
     """
     made = Ragged(*synthetic(names))
     with one_thread():
-        settings = [measured("tiny", 64, 2, made, mentions, context, batch, curve, repeats)]
+        settings = [measure_setting("tiny", 64, 2, made, mentions, context, batch, curve, repeats)]
         if not tiny:
             few = max(batch, mentions // 4)
             settings.append(
-                measured("base size", 768, 6, made, few, context, batch, (), max(1, repeats - 1))
+                measure_setting(
+                    "base size", 768, 6, made, few, context, batch, (), max(1, repeats - 1)
+                )
             )
     return summarize("decode", settings, "mentions/s")

@@ -93,7 +93,7 @@ def seconds(which: str, data: tuple[Tensor, ...], device: str) -> float:
     return time.perf_counter() - started
 
 
-def compared(mentions: int, entities: int, repeats: int, device: str) -> dict[str, Any]:
+def compare_setting(mentions: int, entities: int, repeats: int, device: str) -> dict[str, Any]:
     data = inputs(mentions, entities, device)
     equal = all(
         torch.allclose(a, b, atol=1e-4, rtol=1e-4)
@@ -133,7 +133,7 @@ def measure_speed(
         entities: Rows of the table.
         device: cpu or cuda.
     """
-    settings = [compared(mentions, entities, repeats, device) for mentions in (320, 800)]
+    settings = [compare_setting(mentions, entities, repeats, device) for mentions in (320, 800)]
     worst = min(settings, key=lambda s: s["memory_ratio"])
     return {
         "name": "entity_softmax",

@@ -83,7 +83,9 @@ def losses(
     return found
 
 
-def measured(name: str, count: int, spread: float, batch_size: int, repeats: int) -> dict[str, Any]:
+def measure_setting(
+    name: str, count: int, spread: float, batch_size: int, repeats: int
+) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as place:
         data = FinetuneData(str(texts(Path(place) / "t", count, spread)), "minilm", 256, batch_size)
         data.setup()
@@ -128,5 +130,7 @@ def measure_speed(examples: int = 384, repeats: int = 2) -> dict[str, Any]:
         repeats: Alternating epochs of which the fastest counts.
     """
     with one_thread():
-        settings = [measured(f"batches of {n}", examples, 0.55, n, repeats) for n in (16, 32)]
+        settings = [
+            measure_setting(f"batches of {n}", examples, 0.55, n, repeats) for n in (16, 32)
+        ]
     return summarize("finetune_batches", settings, "training examples/s")

@@ -22,7 +22,7 @@ import torch
 from transformers import BertConfig, BertModel
 
 from benchmarks.perf.speed import one_thread, summarize
-from datamodules.contexts import marked
+from datamodules.contexts import mark_mention
 from datamodules.pretrained import PACKAGED
 from datamodules.rows import length_batches, pad_rows
 from datamodules.tokenizers import load_tokenizer
@@ -71,7 +71,7 @@ def synthetic(
             start, end = int(places[first]), int(places[first + 2]) - 1
             whole = " ".join(text)
             found.append(whole[start:end])
-            contexts.append(marked(whole, start, end))
+            contexts.append(mark_mention(whole, start, end))
     return found, contexts
 
 
@@ -92,7 +92,7 @@ def reference(
     return result
 
 
-def measured(one: EntityReader, setting: str, texts: int) -> dict[str, Any]:
+def measure_setting(one: EntityReader, setting: str, texts: int) -> dict[str, Any]:
     tokens, count, fits = SETTINGS[setting]
     mentions, contexts = synthetic(one, texts, tokens, count)
     started = time.process_time()
@@ -124,5 +124,5 @@ def measure_speed(texts: int = 24) -> dict[str, Any]:
     with one_thread():
         one = reader()
         one.nearest(*synthetic(one, 1, 20, 2))  # what is set up once is not timed
-        settings = [measured(one, setting, texts) for setting in SETTINGS]
+        settings = [measure_setting(one, setting, texts) for setting in SETTINGS]
     return summarize("kebiolm_link", settings, "mentions/s")

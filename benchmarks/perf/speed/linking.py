@@ -33,7 +33,7 @@ from kg.documents.mentions import Mention
 from kg.graph import KINDS
 from kg.linking.matcher import DictionaryLinker, needs_exact_case, never_matches, usable_names
 from kg.linking.run import AT_ONCE
-from kg.linking.tokens import spaced, word_starts, words
+from kg.linking.tokens import space_words, word_starts, words
 
 NAMES, ABSTRACTS = 900_000, 1_000
 
@@ -54,7 +54,7 @@ class NgramLinker:
             if never_matches(name):
                 continue
             key = tuple(words(name))
-            surface = spaced(name)
+            surface = space_words(name)
             exact = len(key) == 1 and needs_exact_case(surface)
             candidate = (rank.get(kind, len(KINDS)), -triples[entity], entity, exact, surface)
             self.forms.setdefault(key, []).append(candidate)
@@ -81,7 +81,7 @@ class NgramLinker:
     def _meant(self, candidates: list[tuple[int, int, str, bool, str]], surface: str) -> str | None:
         if len(candidates) == 1 and not candidates[0][3]:
             return candidates[0][2]
-        surface = spaced(surface)
+        surface = space_words(surface)
         fitting = [c for c in candidates if not c[3] or c[4] == surface]
         return (
             min(fitting, key=lambda c: (c[0], c[4] != surface, c[1], c[2]))[2] if fitting else None
@@ -109,7 +109,7 @@ def _seconds(link: Callable[[list[str]], object], texts: list[str]) -> float:
     return time.perf_counter() - start
 
 
-def _compared(
+def _compare_setting(
     name: str, data: tuple[pa.Table, pa.Array, np.ndarray, list[str]], repeats: int
 ) -> dict[str, Any]:
     names, ids, degree, texts = data
@@ -176,8 +176,8 @@ def measure_speed(
         abstracts: Synthetic abstracts.
     """
     settings = [
-        _compared("hpo", hpo(), repeats),
-        _compared("umls_like", umls_like(names, abstracts), repeats),
+        _compare_setting("hpo", hpo(), repeats),
+        _compare_setting("umls_like", umls_like(names, abstracts), repeats),
     ]
     settings[1] |= memory(names)
     return summarize("linking", settings)

@@ -98,7 +98,7 @@ def peak(which: str, names: int) -> float:
     return float(call_alone("benchmarks.perf.speed.miner:print_peak", sizes, environment))
 
 
-def compared(names: int, repeats: int) -> dict[str, Any]:
+def compare_setting(names: int, repeats: int) -> dict[str, Any]:
     data = inputs(names)
     taken: dict[str, list[float]] = {
         f"{which}{pass_}": [] for which in ("ours", "reference") for pass_ in ("", " back")
@@ -136,7 +136,7 @@ def measure_speed(repeats: int = 5, large: int = LARGE) -> dict[str, Any]:
         raise InputError(
             "pytorch-metric-learning, the reference, is not installed. Run make setup."
         )
-    settings = [compared(names, repeats) for names in (480, 960)]
+    settings = [compare_setting(names, repeats) for names in (480, 960)]
     memory = {which: peak(which, large) for which in ("ours", "reference")}
     worst = min(settings, key=lambda s: s["ratio"])
     return {

@@ -40,7 +40,7 @@ def bf16_instructions() -> bool:
     )
 
 
-def shortened(names: list[str], seed: int = 0) -> list[str]:
+def shorten_names(names: list[str], seed: int = 0) -> list[str]:
     """Each name of three words or more without one of its words, chosen at random."""
     chance, found = random.Random(seed), []
     for name in names:
@@ -51,7 +51,7 @@ def shortened(names: list[str], seed: int = 0) -> list[str]:
     return found
 
 
-def timed(own: Embedder, names: list[str], queries: list[str]) -> tuple[float, Tensor]:
+def time_embedding(own: Embedder, names: list[str], queries: list[str]) -> tuple[float, Tensor]:
     """(CPU seconds for the names, (n,) the nearest name of each query)."""
     own(names[:64])  # what is set up once is not timed
     started = time.process_time()
@@ -60,12 +60,12 @@ def timed(own: Embedder, names: list[str], queries: list[str]) -> tuple[float, T
     return seconds, (own(queries) @ vectors.T).argmax(1)
 
 
-def measured(own: Embedder, names: list[str], queries: list[str]) -> dict[str, Any]:
+def measure_setting(own: Embedder, names: list[str], queries: list[str]) -> dict[str, Any]:
     """The figures of one setting; `own` computes in float32."""
     plain = own.encoder
-    slow, expected = timed(own, names, queries)
+    slow, expected = time_embedding(own, names, queries)
     own.bf16 = True
-    fast, found = timed(own, names, queries)
+    fast, found = time_embedding(own, names, queries)
     own.bf16 = False
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch.ao moves to another package
@@ -74,7 +74,7 @@ def measured(own: Embedder, names: list[str], queries: list[str]) -> dict[str, A
         own.encoder = quantize_dynamic(
             copy.deepcopy(plain), {nn.Linear: per_channel_dynamic_qconfig}
         )
-        small, other = timed(own, names, queries)
+        small, other = time_embedding(own, names, queries)
     own.encoder = plain
     same = (found == expected).float().mean().item()
     return {
@@ -102,5 +102,5 @@ def measure_speed(names: int = 6000) -> dict[str, Any]:
         some = sorted(set(hpo.read().names["name"].to_pylist()))
         random.Random(0).shuffle(some)
         some = some[:names]
-        settings = [measured(own, some, shortened(some))]
+        settings = [measure_setting(own, some, shorten_names(some))]
     return summarize("names_embedding", settings, "names/s")

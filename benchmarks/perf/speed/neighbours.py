@@ -66,7 +66,7 @@ def sorted_anew(
     return rows
 
 
-def compared(
+def compare_setting(
     name: str,
     texts: np.ndarray,
     table: NeighbourTable,
@@ -124,7 +124,7 @@ def measure_speed(
         )
         table = NeighbourTable.load(made.save(Path(place) / "table"))
         hubs, evenly = (
-            compared(name, chosen, table, outgoing, incoming, scores)
+            compare_setting(name, chosen, table, outgoing, incoming, scores)
             for name, chosen in drawn.items()
         )
         megabytes = table.rows.nbytes / 1e6

@@ -87,7 +87,7 @@ def reference(
     return [Filling(tuple(ids[first : first + masks]), score) for ids, _, score in slots]
 
 
-def measured(
+def measure_setting(
     setting: str,
     model: PreTrainedModel,
     queries: list[list[int]],
@@ -153,11 +153,11 @@ def measure_speed(
     """
     with one_thread():
         if model is None:
-            setting = measured("tiny", bert(128, 2), synthetic(queries), MASK, masks, beams)
+            setting = measure_setting("tiny", bert(128, 2), synthetic(queries), MASK, masks, beams)
         else:
             whole: Any = load(AutoModelForMaskedLM, model, dtype=torch.float32)
             mask_id = MASK
-            setting = measured(
+            setting = measure_setting(
                 model,
                 whole.eval(),
                 synthetic(queries, whole.config.vocab_size),

@@ -23,14 +23,14 @@ from benchmarks.perf.speed import summarize
 from core.executor import parts_folder
 from kg.documents.formats import documents
 from kg.documents.mentions import Document
-from kg.documents.parts import part_name, planned
+from kg.documents.parts import make_plan, part_name
 from kg.linking.matcher import DictionaryLinker
 from kg.linking.run import record_of, write_part
 
 WORKERS, AT_ONCE = 8, 64  # AT_ONCE: documents that the reader hands over together
 
 
-def _timed(linker: DictionaryLinker, task: Any, path: Path) -> dict[str, Any]:
+def _time_linking(linker: DictionaryLinker, task: Any, path: Path) -> dict[str, Any]:
     write_part(linker, task, path, format=None, empty="error", encoding="utf-8")
     # of this process since it began
     return {"process": os.getpid(), "seconds": time.process_time()}
@@ -48,11 +48,11 @@ def _busiest(waiting: float, done: list[dict[str, Any]]) -> float:
 
 def ours(linker: DictionaryLinker, files: list[Path], out: Path) -> tuple[float, str]:
     """(CPU seconds of the busiest process, what was written)."""
-    plan = planned(out, files, None, 1)
+    plan = make_plan(out, files, None, 1)
     with parts_folder(out, {}, what="parts", pattern="part-*") as folder:
         parts = plan.save(out)
         start = time.process_time()
-        done = folder.map(_timed, parts, lambda: linker, workers=WORKERS, engine="processes")
+        done = folder.map(_time_linking, parts, lambda: linker, workers=WORKERS, engine="processes")
         waiting = time.process_time() - start
     return _busiest(waiting, done), "".join(
         (out / part_name(number)).read_text("utf-8") for number in range(len(parts))
@@ -62,7 +62,7 @@ def ours(linker: DictionaryLinker, files: list[Path], out: Path) -> tuple[float,
 _begun: tuple[DictionaryLinker, Path]  # of the reference's workers, which are forks
 
 
-def _linked(batch: tuple[int, list[Document]]) -> dict[str, Any]:
+def _link_batch(batch: tuple[int, list[Document]]) -> dict[str, Any]:
     linker, folder = _begun
     number, read = batch
     with open(folder / part_name(number), "w", encoding="utf-8") as handle:
@@ -88,7 +88,7 @@ def reference(linker: DictionaryLinker, files: list[Path], out: Path) -> tuple[f
     out.mkdir()
     with multiprocessing.get_context("fork").Pool(WORKERS) as pool:
         start = time.process_time()
-        done = list(pool.imap(_linked, _read(files)))
+        done = list(pool.imap(_link_batch, _read(files)))
         reading = time.process_time() - start
     return _busiest(reading, done), "".join(
         path.read_text("utf-8") for path in sorted(out.iterdir())

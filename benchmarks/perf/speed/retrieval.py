@@ -48,7 +48,7 @@ def same(one: Found, two: Found) -> bool:
     return True
 
 
-def measured(
+def measure_setting(
     name: str, count: int, mentions: int, size: int, k: int, half: bool, repeats: int
 ) -> dict[str, Any]:
     random = torch.Generator().manual_seed(0)
@@ -91,7 +91,7 @@ def measure_speed(
     """
     with one_thread():
         settings = [
-            measured(title, names, mentions, size, 20, half, repeats)
+            measure_setting(title, names, mentions, size, 20, half, repeats)
             for title, half in (("float32", False), ("float16", True))
         ]
     return summarize("retrieval", settings, "mentions/s")

@@ -27,7 +27,7 @@ from models.sapbert import SapBERT
 LENGTH = 25
 
 
-def padded(data: SapBERTData, numbers: np.ndarray) -> list[tuple[Tensor, Tensor, Tensor]]:
+def pad_pairs(data: SapBERTData, numbers: np.ndarray) -> list[tuple[Tensor, Tensor, Tensor]]:
     """(ids, mask, concept) of the first names of the pairs, and of the second, each padded to
     25."""
     assert data.pairs is not None
@@ -59,9 +59,9 @@ def plain(model: SapBERT, sides: list[tuple[Tensor, Tensor, Tensor]]) -> Tensor:
     return loss.detach()
 
 
-def compared(model: SapBERT, data: SapBERTData, pairs: int, repeats: int) -> dict[str, Any]:
+def compare_setting(model: SapBERT, data: SapBERTData, pairs: int, repeats: int) -> dict[str, Any]:
     numbers = np.random.default_rng(0).permutation(len(data.pairs))[:pairs]  # type: ignore[arg-type]
-    batch, sides = data.batch(numbers, 0), padded(data, numbers)
+    batch, sides = data.batch(numbers, 0), pad_pairs(data, numbers)
     results: list[tuple[Tensor, list[Tensor]]] = []
     taken: tuple[list[float], list[float]] = ([], [])
     for _ in range(repeats):
@@ -103,5 +103,5 @@ def measure_speed(pairs: int = 240, repeats: int = 3) -> dict[str, Any]:
         data.setup()
         model = SapBERT("minilm", dropout=0.0)
         model.configure_model()
-        settings = [compared(model, data, pairs, repeats)]
+        settings = [compare_setting(model, data, pairs, repeats)]
     return summarize("sapbert_step", settings, "names/s")

@@ -45,7 +45,7 @@ def synthetic(entities: int, triples: int) -> np.ndarray:
     return np.unique(np.stack([head, relation, tail], axis=1), axis=0)
 
 
-def trained(
+def train_model(
     kind: type[ERModel], factory: CoreTriplesFactory, epochs: int, **kwargs: Any
 ) -> tuple[ERModel, float]:
     """(the model, seconds of its training)."""
@@ -90,10 +90,10 @@ def as_ours(model: ERModel, factory: CoreTriplesFactory, dim: int) -> TransR:
     return ours
 
 
-def compared(dim: int, entities: int, triples: int, repeats: int) -> dict[str, Any]:
+def compare_setting(dim: int, entities: int, triples: int, repeats: int) -> dict[str, Any]:
     training, test = split(synthetic(entities, triples), 500, 0)
     factory = CoreTriplesFactory(training, num_entities=entities, num_relations=RELATIONS)
-    first, _ = trained(TransE, factory, WARM, embedding_dim=dim)
+    first, _ = train_model(TransE, factory, WARM, embedding_dim=dim)
     vectors = first.entity_representations[0](), first.relation_representations[0]()
     start = {"embedding_dim": dim, "relation_dim": dim} | started_from(*vectors)
     stock = PyKEENTransR(triples_factory=factory, scoring_fct_norm=2, random_seed=0, **start)
@@ -107,7 +107,7 @@ def compared(dim: int, entities: int, triples: int, repeats: int) -> dict[str, A
     models = {}
     for _ in range(repeats):
         for name, kind in kinds.items():
-            models[name], taken = trained(kind, factory, EPOCHS, **start)
+            models[name], taken = train_model(kind, factory, EPOCHS, **start)
             seconds[name].append(taken)
     mrr = {
         name: link_prediction(as_ours(m, factory, dim), test, training)["mrr"]
@@ -143,7 +143,7 @@ def measure_speed(
         entities: Entities of the graph.
         dims: Numbers of a vector, for each setting.
     """
-    settings = [compared(d, entities, triples * dims[0] ** 2 // d**2, repeats) for d in dims]
+    settings = [compare_setting(d, entities, triples * dims[0] ** 2 // d**2, repeats) for d in dims]
     worst = min(settings, key=lambda s: s["ratio"])
     return {
         "name": "transr",

@@ -22,7 +22,7 @@ from typing import Any
 
 from benchmarks.perf.alone import call_alone
 from benchmarks.perf.speed._memory import resident
-from benchmarks.perf.speed._names import EOS, VOCABULARY, nested, synthetic
+from benchmarks.perf.speed._names import EOS, VOCABULARY, nest_names, synthetic
 
 
 def print_dictionaries(count: int) -> None:
@@ -30,7 +30,7 @@ def print_dictionaries(count: int) -> None:
     made = synthetic(count)
     gc.collect()
     before, started = resident("VmRSS"), time.perf_counter()
-    trie = nested(*made)
+    trie = nest_names(*made)
     seconds, after = time.perf_counter() - started, resident("VmRSS")
     digest = names = 0
     open_: list[tuple[tuple[int, ...], dict[int, Any]]] = [((), trie)]

@@ -28,9 +28,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from core.files import InputError, written
+from core.files import InputError, atomic_write
 from core.reading import excerpt, lines
-from kg.build.segment.ngrams import evened
+from kg.build.segment.ngrams import even_text
 
 MOST = 100  # the paper's
 REVIEWED = Path(__file__).with_name("cut_points_zh.tsv")
@@ -50,7 +50,9 @@ class CutPoint(NamedTuple):
     side: str
 
 
-def counted(segmented: Iterable[list[str]], most: int = MOST) -> list[tuple[str, int, int, str]]:
+def count_cut_characters(
+    segmented: Iterable[list[str]], most: int = MOST
+) -> list[tuple[str, int, int, str]]:
     """(character, count as first, count as last, example) of the `most` frequent characters at
     inner boundaries.
 
@@ -75,7 +77,7 @@ def _is_cuttable(character: str) -> bool:
     return character.isalpha() and not character.isascii()
 
 
-def proposed(
+def propose_cuts(
     candidates: Iterable[tuple[str, int, int, str]], reviewed: Mapping[str, str]
 ) -> list[CutPoint]:
     """The candidates with what `reviewed` (character -> side) says; whoever is not in it is not
@@ -88,7 +90,7 @@ def proposed(
 
 
 def write_cut_points(path: str | Path, rows: Iterable[CutPoint]) -> None:
-    with written(path) as handle:
+    with atomic_write(path) as handle:
         handle.write("\t".join(COLUMNS) + "\n")
         for row in rows:
             values = (
@@ -145,11 +147,11 @@ def read_cut_points(path: str | Path) -> dict[str, str]:
     return found
 
 
-def cut(units: list[str], points: Mapping[str, str]) -> list[list[str]]:
+def cut_units(units: list[str], points: Mapping[str, str]) -> list[list[str]]:
     """`units` (strings never to be cut) in stretches, parted at the cut points by the rules of this
     module."""
     found: list[list[str]] = [[]]
-    sides = [points.get(evened(unit)) for unit in units]
+    sides = [points.get(even_text(unit)) for unit in units]
     # characters from this unit on, and in the stretch that is open
     left, size = sum(map(len, units)), 0
     for at, (unit, side) in enumerate(zip(units, sides, strict=True)):

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from core.files import InputError
 from core.reading import excerpt, lines
-from kg.build.segment.cuts import cut
+from kg.build.segment.cuts import cut_units
 from kg.build.segment.segmenter import Segmenter, format_explanation, plain_jieba, units
 
 
@@ -78,14 +78,14 @@ def score(wanted: list[list[str]], given: list[list[str]]) -> Score:
     return Score(precision, recall, f1, sum(w == g for w, g in pairs) / max(1, len(pairs)))
 
 
-def scored(segmenter: Segmenter, reviewed: list[list[str]]) -> Scored:
+def score_segmenter(segmenter: Segmenter, reviewed: list[list[str]]) -> Scored:
     """The segmenter and its baselines on reviewed names."""
     plain = plain_jieba()
     systems: dict[str, Callable[[str], list[str]]] = {
         "segmenter": segmenter.pieces,
         "Jieba alone": lambda name: list(plain.cut(name)),
         "cut points alone": lambda name: [
-            "".join(stretch) for stretch in cut(units(name), segmenter.points)
+            "".join(stretch) for stretch in cut_units(units(name), segmenter.points)
         ],
     }
     names = ["".join(pieces) for pieces in reviewed]
@@ -116,7 +116,7 @@ def score_pieces(segmenter: Path, reviewed: Path) -> None:
         reviewed: File with a name a line, | at each cut.
     """
     names = read_reviewed(reviewed)
-    result = scored(Segmenter.load(segmenter), names)
+    result = score_segmenter(Segmenter.load(segmenter), names)
     print(f"{reviewed}: {result.names} names, {sum(map(len, names)) - len(names)} boundaries")
     print("                  precision  recall     F1  names wholly right")
     for system, s in result.scores.items():

@@ -22,18 +22,18 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from core.files import InputError, written
+from core.files import InputError, atomic_write
 from core.json_files import digest
 from core.reading import sha256
 from kg.build.segment.cuts import (
     REVIEWED,
     CutPoint,
-    counted,
-    proposed,
+    count_cut_characters,
+    propose_cuts,
     read_cut_points,
     write_cut_points,
 )
-from kg.build.segment.ngrams import shaped
+from kg.build.segment.ngrams import fold_text
 from kg.build.segment.phrases import (
     Mined,
     Mining,
@@ -73,11 +73,11 @@ def vocabulary(graph: KnowledgeGraph, phrases: Sequence[str]) -> tuple[Knowledge
     Compared in lower case and NFKC. Ids are phrase:<text>.
     """
     known = {
-        shaped(name)
+        fold_text(name)
         for column in (graph.entities, graph.names)
         for name in column["name"].to_pylist()
     }
-    added = [phrase for phrase in dict.fromkeys(phrases) if shaped(phrase) not in known]
+    added = [phrase for phrase in dict.fromkeys(phrases) if fold_text(phrase) not in known]
     ids = {phrase: f"phrase:{phrase}" for phrase in added}
     rows: dict[str, list[tuple[str, ...]]] = {
         "entities": [(i, phrase, PHRASE) for phrase, i in ids.items()],
@@ -193,7 +193,7 @@ def _cut_names(
     every = list(dict.fromkeys(names))
     candidates = [name for name in every if _is_long_candidate(name)]
     pieces = (model.pieces(units(name), whole=False) for name in candidates)
-    points = proposed(counted(pieces), reviewed)
+    points = propose_cuts(count_cut_characters(pieces), reviewed)
     unseen = set(reviewed) - {point.character for point in points}
     points += [CutPoint(c, 0, 0, "", True, reviewed[c]) for c in sorted(unseen)]
     short = [
@@ -236,7 +236,7 @@ def _write_tables(folder: Path, mined: Mined, cut: _Cut) -> None:
     """Write the phrases, cut points, words and segments."""
     write_phrases(folder / "phrases.tsv", mined.phrases)
     write_cut_points(folder / "cut_points.tsv", cut.points)
-    with written(folder / "words.tsv") as handle:
+    with atomic_write(folder / "words.tsv") as handle:
         for word, count in cut.words:
             handle.write(word + (f"\t{count}" if count else "") + "\n")
     columns = {name: [getattr(row, name) for row in cut.rows] for name in SEGMENTS.names}

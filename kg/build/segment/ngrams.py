@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kg.linking.normal import normal_characters
-from kg.linking.tokens import IDEOGRAPHS, folded
+from kg.linking.tokens import IDEOGRAPHS, fold_case
 
 BOUNDARY = 0
 RUNS = 0x110000  # symbols from here on are runs of letters and digits, by number
@@ -56,7 +56,7 @@ def _alphabet() -> tuple[np.ndarray, np.ndarray]:
     for code in range(0x20000):
         if 0xD800 <= code < 0xE000:
             continue
-        one = shaped(chr(code))
+        one = fold_text(chr(code))
         form[code] = ord(one)
         kind[code] = _LETTER if one.isalnum() else 0
     for low, high in zip(IDEOGRAPHS[::3], IDEOGRAPHS[2::3], strict=True):  # "a-bc-d": ranges
@@ -64,7 +64,7 @@ def _alphabet() -> tuple[np.ndarray, np.ndarray]:
     return form, kind
 
 
-def evened(text: str) -> str:
+def even_text(text: str) -> str:
     """`text` in normal form (kg.linking.normal), character by character where that leaves one; as
     long as `text`."""
     if text.isascii():
@@ -73,9 +73,9 @@ def evened(text: str) -> str:
     return "".join(form if len(form) == 1 else c for form, c in zip(forms, text, strict=True))
 
 
-def shaped(text: str) -> str:
+def fold_text(text: str) -> str:
     """`text` as it is compared: evened and in lower case; as long as `text`."""
-    return folded(evened(text))
+    return fold_case(even_text(text))
 
 
 def _block(text: str, numbers: dict[str, int]) -> np.ndarray:
@@ -174,7 +174,7 @@ def _entropy(
     ) / count
 
 
-def _sorted(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _sort_keys(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(stable order of non-negative int64 `keys`, the keys in it)."""
     bits = max(1, len(keys).bit_length())
     if int(keys.max(initial=0)).bit_length() + bits > 63:
@@ -190,7 +190,7 @@ def _grams(
 ) -> tuple[Grams, np.ndarray]:
     """(the groups of `places` with one of `keys` that `least` places have, row of the group at
     every place or -1)."""
-    order, ordered = _sorted(keys)
+    order, ordered = _sort_keys(keys)
     starts = np.flatnonzero(np.diff(ordered, prepend=-1))
     counts = np.diff(starts, append=len(ordered))
     frequent = counts >= least

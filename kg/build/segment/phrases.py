@@ -32,9 +32,9 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.tree import DecisionTreeClassifier
 
-from core.files import InputError, written
+from core.files import InputError, atomic_write
 from core.reading import excerpt, lines
-from kg.build.segment.ngrams import RUNS, Grams, Symbols, cohesion, grams, shaped, symbols
+from kg.build.segment.ngrams import RUNS, Grams, Symbols, cohesion, fold_text, grams, symbols
 
 FEATURES = (
     "log count",
@@ -187,7 +187,7 @@ def mine(
     if not given.characters:
         raise InputError("no text: expected documents with text under --input. Check the files.")
     found = candidates(given, mining.longest, mining.least)
-    known = {shaped(name) for name in names}
+    known = {fold_text(name) for name in names}
     named = np.array([text in known for text in found.text], bool)
     generator = np.random.default_rng(mining.seed)
     hidden = named & (generator.random(len(named)) < mining.held_out)
@@ -243,7 +243,7 @@ def precision(mined: Mined, best: int = 1000, drawn: int = 40, seed: int = 0) ->
 
 def write_phrases(path: str | Path, phrases: Iterable[tuple[str, int, float]]) -> None:
     """phrase, count, quality: a line each under a line with these names."""
-    with written(path) as handle:
+    with atomic_write(path) as handle:
         handle.write("phrase\tcount\tquality\n")
         for phrase, count, score in phrases:
             handle.write(f"{phrase}\t{count}\t{score:.4f}\n")
@@ -298,7 +298,7 @@ class PhraseModel:
                 weight: float | None = self.other
                 if end > start + 1:
                     weight = (
-                        self.weights.get(shaped(piece))
+                        self.weights.get(fold_text(piece))
                         if whole or end - start < len(units)
                         else None
                     )

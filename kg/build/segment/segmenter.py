@@ -34,8 +34,8 @@ import jieba
 from core.artifact import Artifact
 from core.files import InputError
 from core.reading import excerpt, lines
-from kg.build.segment.cuts import cut, read_cut_points
-from kg.build.segment.ngrams import evened
+from kg.build.segment.cuts import cut_units, read_cut_points
+from kg.build.segment.ngrams import even_text
 from kg.build.segment.phrases import PhraseModel, read_phrases
 from kg.linking.tokens import IDEOGRAPHS
 
@@ -105,7 +105,7 @@ def _is_letters(piece: str) -> bool:
     return bool(core) and not any(map(is_ideograph, core))
 
 
-def joined(pieces: list[str]) -> list[str]:
+def join_pieces(pieces: list[str]) -> list[str]:
     """`pieces` with letters and digits joined to their neighbours by the rule in the module's
     docstring."""
     pieces = list(pieces)
@@ -213,10 +213,10 @@ class Segmenter:
             legal.add(at)
         found: list[str] = []
         start, end = 0, 0
-        for word in self.jieba.cut(evened(text)):
+        for word in self.jieba.cut(even_text(text)):
             end += len(word)
             if end in legal:
-                if found and self.points.get(evened(text[start:end])) == "behind":
+                if found and self.points.get(even_text(text[start:end])) == "behind":
                     found[-1] += text[start:end]
                 else:
                     found.append(text[start:end])
@@ -233,11 +233,11 @@ class Segmenter:
             return Explained(name, "short", [name], [], [], [])
         if len(parts) > LONGEST:
             return Explained(name, "whole", [name], [], [], [])
-        stretches = cut(parts, self.points)
+        stretches = cut_units(parts, self.points)
         cuts = ["".join(stretch) for stretch in stretches]
-        words = joined([word for stretch in stretches for word in self._words(stretch)])
+        words = join_pieces([word for stretch in stretches for word in self._words(stretch)])
         if too_many_singles(words, len(parts), self.singles):
-            corrected = joined(self.phrases.pieces(parts))
+            corrected = join_pieces(self.phrases.pieces(parts))
             if too_many_singles(corrected, len(parts), self.singles):
                 corrected = [name]
             how = "phrases" if len(corrected) > 1 else "whole"

@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import Any
 
 from core.files import InputError
-from core.reading import opened
+from core.reading import open_bytes
 from kg.build.votes import most
 from kg.graph import KnowledgeGraph
 
@@ -263,14 +263,14 @@ def files(path: str | Path | None = None) -> list[Path]:
     return [Path(path)]
 
 
-def parsed(path: Path) -> Heads:
+def parse_pickle(path: Path) -> Heads:
     """{head: {predicate: [tail, ...]}} as the file has it.
 
     Raises InputError when the file is cut, would run code, or is something else; the message names
     the head.
     """
     wanted = "expected a pickle of {head: {predicate: [tail, ...]}}, strings only"
-    with opened(path) as handle:
+    with open_bytes(path) as handle:
         try:
             heads = _Plain(handle).load()
         except _Refused as error:
@@ -349,7 +349,7 @@ def read(path: str | Path | None = None) -> KnowledgeGraph:
     Rows without a tail or that occur twice are left out and counted in the manifest. Raises
     InputError when the file is missing, broken or would run code.
     """
-    heads = parsed(files(path)[0])
+    heads = parse_pickle(files(path)[0])
     rows, left_out = _distinct_rows(heads)
     types = _types(heads, rows)
     own_names = [
@@ -419,7 +419,7 @@ def _other_names(rows: Iterable[Triple]) -> tuple[dict[tuple[str, ...], None], i
     return names, foreign
 
 
-def chosen(options: tuple[str, ...], *key: str) -> str:
+def choose_option(options: tuple[str, ...], *key: str) -> str:
     """One of `options`, always the same for the same `key`."""
     number = hashlib.sha256("\t".join(key).encode()).digest()
     return options[int.from_bytes(number[:8], "big") % len(options)]
@@ -444,7 +444,7 @@ def sentences(
     predicate."""
     said = predicate.rsplit("_", 1)[-1]
     for number, group in enumerate(_groups(tails, MANY)):
-        form = chosen(_TEMPLATES.get(predicate, ANY), head, predicate, str(number))
+        form = choose_option(_TEMPLATES.get(predicate, ANY), head, predicate, str(number))
         joined = ("；" if any(mark in tail for tail in group for mark in "，；。") else "、").join(
             group
         )
@@ -455,7 +455,7 @@ def sentences(
         yield full, short
 
 
-def _packed(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
+def _pack_texts(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
     """Texts of at most LONGEST characters, or of one sentence: the first with the name, half of the
     others without."""
     text = ""
@@ -463,7 +463,7 @@ def _packed(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
         if not text:
             text = full
             continue
-        following = chosen((full, short), full)
+        following = choose_option((full, short), full)
         if len(text) + len(following) > LONGEST:
             yield text
             text = full
@@ -485,7 +485,7 @@ def texts(
     does.
     """
     said: set[str] = set()
-    for raw, relations in parsed(files(path)[0]).items():
+    for raw, relations in parse_pickle(files(path)[0]).items():
         head = _even(raw)
         facts = {
             _even(p): list(dict.fromkeys(filter(None, map(_even, tails))))
@@ -499,10 +499,10 @@ def texts(
             if tails
             for pair in sentences(head, p, tails, instead)
         )
-        for number, text in enumerate(_packed(pairs)):
+        for number, text in enumerate(_pack_texts(pairs)):
             yield head, f"templated-{number}", text
         new = [t for tails in facts.values() for t in tails if t not in said and RUNNING.match(t)]
         said.update(new)
         phrases = [f"{t.rstrip('。；，')}。" for t in dict.fromkeys(new)]
-        for number, text in enumerate(_packed((t, t) for t in phrases)):
+        for number, text in enumerate(_pack_texts((t, t) for t in phrases)):
             yield head, f"phrase-{number}", text

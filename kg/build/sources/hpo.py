@@ -156,7 +156,7 @@ def read(folder: str | Path | None = None) -> KnowledgeGraph:
     the manifest. Raises InputError naming path:line when a file is missing or broken.
     """
     ontology_file, hpoa_file, genes_file = files(folder)
-    ontology = obo.parsed(ontology_file)
+    ontology = obo.parse_terms(ontology_file)
     terms = obo.graph(ontology, "Human Phenotype Ontology", branches(ontology) | {ROOT: "all"})
     hpoa = _table(hpoa_file, HPOA)
     genes = _table(genes_file, GENES)
@@ -227,4 +227,4 @@ def _symbols(genes: pd.DataFrame, gene_id: pd.Series) -> pd.DataFrame:
 def texts(folder: str | Path | None = None) -> Iterator[tuple[str, str, str]]:
     """(id, "definition" or "comment", text) of the terms. Raises InputError naming path:line as
     :func:`read` does."""
-    return obo.texts_of(obo.parsed(files(folder)[0]))
+    return obo.texts_of(obo.parse_terms(files(folder)[0]))

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from core.files import InputError
-from core.reading import excerpt, largest_document, lines, reading, too_large, unpacked_name
+from core.reading import excerpt, largest_document, lines, open_input, too_large, unpacked_name
 from kg.graph import KnowledgeGraph
 
 KINDS = {"NRW": "narrow", "BRD": "broad", "REL": "related", "": "exact"}
@@ -85,7 +85,7 @@ def _from_xml(path: Path) -> Iterator[Record]:
     parser: Any = Xml.XMLPullParser(("start", "end"))  # its stubs have no types of events
     depth = size = 0
     try:
-        with reading(path) as handle:
+        with open_input(path) as handle:
             while block := handle.read(1 << 16):
                 parser.feed(block)
                 size += len(block)

@@ -94,7 +94,7 @@ class Ontology:
         return (term for term in self.terms.values() if term.label and not term.obsolete)
 
 
-def unescaped(text: str) -> str:
+def unescape(text: str) -> str:
     r"""OBO's \" \n \, \: \{ … as the characters they mean."""
     return (
         re.sub(r"\\(.)", lambda match: ESCAPES.get(match[1], match[1]), text)
@@ -116,7 +116,7 @@ def one_line(text: str) -> str:
 # OBO text
 
 
-def _quoted(value: str, where: str, tag: str) -> tuple[str, str]:
+def _split_quoted(value: str, where: str, tag: str) -> tuple[str, str]:
     """(text between the quotes, rest of the line)."""
     match = QUOTED.match(value)
     if not match:
@@ -124,11 +124,11 @@ def _quoted(value: str, where: str, tag: str) -> tuple[str, str]:
             f'{where}: expected `{tag}: "text" …` with both quotes, got {excerpt(value)}. Fix the'
             " line."
         )
-    return unescaped(match[1]).strip(), value[match.end() :]
+    return unescape(match[1]).strip(), value[match.end() :]
 
 
 def _synonym(value: str, where: str, scope: str | None, left_out: Counter[str]) -> tuple[str, str]:
-    text, rest = _quoted(value, where, "synonym")
+    text, rest = _split_quoted(value, where, "synonym")
     words = MODIFIERS.sub("", rest.split("[", 1)[0]).split()
     if scope is None:
         scope = "related"  # the format's default
@@ -148,7 +148,7 @@ def _edge(tag: str, value: str, where: str, line: str) -> tuple[str, str]:
     if len(words) != wanted:
         shape = "is_a: ID ! name" if wanted == 1 else "relationship: RELATION ID ! name"
         raise InputError(f"{where}: expected `{shape}`, got {excerpt(line)}. Fix the line.")
-    return "is_a" if wanted == 1 else words[0], unescaped(words[-1])
+    return "is_a" if wanted == 1 else words[0], unescape(words[-1])
 
 
 def _without_comment(line: str) -> str:
@@ -224,7 +224,7 @@ class _TextFile:
         if self.stanza == "header":
             self._add_to_header(tag, value)
         elif self.stanza == "Typedef" and tag in ("id", "name"):
-            words = unescaped(MODIFIERS.sub("", value)).split()
+            words = unescape(MODIFIERS.sub("", value)).split()
             if tag == "id":
                 self.relation = " ".join(words)
             self.relations[self.relation] = "_".join(words)
@@ -242,9 +242,9 @@ class _TextFile:
         self.header.setdefault(tag, value)
         words = value.split()
         if tag == "property_value" and words[:1] in LICENCES:
-            self.licence = unescaped(" ".join(words[1:2])).strip('"')
+            self.licence = unescape(" ".join(words[1:2])).strip('"')
         elif tag == "remark" and "licen" in value.lower():
-            self.licence = self.licence or one_line(unescaped(value))
+            self.licence = self.licence or one_line(unescape(value))
 
     def _open_term(self, value: str, where: str) -> None:
         if not value or value in self.terms or self.term is not None:
@@ -275,13 +275,13 @@ def _add_to_term(
 ) -> None:
     """Add to a term what a line of its stanza says; a tag that is not read is counted."""
     if tag == "name":
-        term.label = one_line(unescaped(MODIFIERS.sub("", value)))
+        term.label = one_line(unescape(MODIFIERS.sub("", value)))
     elif tag == "namespace":
         term.namespace = value
     elif tag == "def":
-        term.definition = _quoted(value, where, tag)[0]
+        term.definition = _split_quoted(value, where, tag)[0]
     elif tag == "comment":
-        term.comments.append(unescaped(MODIFIERS.sub("", value)).strip())
+        term.comments.append(unescape(MODIFIERS.sub("", value)).strip())
     elif tag == "synonym":
         term.names.append(_synonym(value, where, None, left_out))
     elif tag in ("exact_synonym", "narrow_synonym", "broad_synonym", "related_synonym"):
@@ -298,7 +298,7 @@ def _add_to_term(
             "replaced_by": term.replaced_by,
             "xref": term.xrefs,
         }[tag]
-        ids.append(unescaped(re.split(r"(?<!\\)\s", value)[0]))
+        ids.append(unescape(re.split(r"(?<!\\)\s", value)[0]))
     else:
         left_out[f"{tag} lines"] += 1
 
@@ -348,7 +348,7 @@ def _part(value: Any, key: str, kind: type, where: str) -> Any:
     return part
 
 
-def _required(value: Any, key: str, where: str) -> str:
+def _require_value(value: Any, key: str, where: str) -> str:
     text = _part(value, key, str, where)
     if not text:
         raise InputError(f"{where}: the key {key!r} is missing or empty. Fix the file.")
@@ -357,7 +357,9 @@ def _required(value: Any, key: str, where: str) -> str:
 
 def _pairs(meta: Any, where: str) -> list[tuple[str, str]]:
     pairs = _part(meta, "basicPropertyValues", list, where)
-    return [(curie(_required(pair, "pred", where)), str(pair.get("val", ""))) for pair in pairs]
+    return [
+        (curie(_require_value(pair, "pred", where)), str(pair.get("val", ""))) for pair in pairs
+    ]
 
 
 def _properties(meta: Any, where: str) -> dict[str, str]:
@@ -383,9 +385,9 @@ def _term_of(node: dict[str, Any], name: str, where: str, left_out: Counter[str]
             term.alternatives.append(curie(value))
         elif predicate == "IAO:0100001":  # term replaced by
             term.replaced_by.append(curie(value))
-    term.xrefs = [_required(xref, "val", where) for xref in _part(meta, "xrefs", list, where)]
+    term.xrefs = [_require_value(xref, "val", where) for xref in _part(meta, "xrefs", list, where)]
     for synonym in _part(meta, "synonyms", list, where):
-        predicate = curie(_required(synonym, "pred", where))
+        predicate = curie(_require_value(synonym, "pred", where))
         scope = SCOPES.get(predicate.removeprefix("has").removesuffix("Synonym").upper())
         if scope is None:
             scope = "related"
@@ -394,7 +396,7 @@ def _term_of(node: dict[str, Any], name: str, where: str, left_out: Counter[str]
         if synonym_type and synonym_type.lower() not in TYPES:
             left_out[UNKNOWN_TYPE.format(synonym_type)] += 1
         term.names.append(
-            (one_line(_required(synonym, "val", where)), kind_of(scope, synonym_type))
+            (one_line(_require_value(synonym, "val", where)), kind_of(scope, synonym_type))
         )
     return term
 
@@ -414,7 +416,7 @@ def _from_json(path: Path) -> Ontology:
         )
         seen: set[str] = set()
         for place, node in enumerate(_part(graph, "nodes", list, here)):
-            iri = _required(node, "id", f"{here}.nodes[{place}]")
+            iri = _require_value(node, "id", f"{here}.nodes[{place}]")
             where = f"{path}: node {iri}"
             if iri in seen:
                 raise InputError(
@@ -439,9 +441,9 @@ def _from_json(path: Path) -> Ontology:
             where = f"{here}.edges[{place}]"
             edges.append(
                 (
-                    _required(edge, "sub", where),
-                    _required(edge, "pred", where),
-                    _required(edge, "obj", where),
+                    _require_value(edge, "sub", where),
+                    _require_value(edge, "pred", where),
+                    _require_value(edge, "obj", where),
                 )
             )
     if not terms:
@@ -469,7 +471,7 @@ def _find_licence(said: dict[str, str]) -> str:
 # KnowledgeGraph
 
 
-def parsed(path: str | Path) -> Ontology:
+def parse_terms(path: str | Path) -> Ontology:
     """Every term of an .obo, .obo.gz, .json or .json.gz file, obsolete ones included.
 
     Raises InputError naming path:line (JSON: path and node) when the file is missing or broken.
@@ -599,7 +601,7 @@ def read(path: str | Path, type: str | None = None) -> KnowledgeGraph:
     Args:
         type: Type of every entity. Default: a term's namespace.
     """
-    ontology = parsed(path)
+    ontology = parse_terms(path)
     types = {term.id: type for term in ontology.current_terms()} if type else None
     return graph(ontology, f"OBO file {Path(path).name}", types)
 
@@ -615,4 +617,4 @@ def texts_of(ontology: Ontology) -> Iterator[tuple[str, str, str]]:
 def texts(path: str | Path) -> Iterator[tuple[str, str, str]]:
     """(id, kind, text) of every definition and comment, kind "definition" or "comment". Raises
     InputError as read."""
-    return texts_of(parsed(path))
+    return texts_of(parse_terms(path))

@@ -140,7 +140,7 @@ def _file(folder: Path, name: str) -> Path | None:
     )
 
 
-def _required(folder: Path, name: str, skip: Sequence[str]) -> Path | None:
+def _require_file(folder: Path, name: str, skip: Sequence[str]) -> Path | None:
     if name in skip:
         return None
     path = _file(folder, name)
@@ -545,7 +545,7 @@ def read(
     folder = Path(folder)
     _check_skip(skip)
     conso = files(folder)[0]
-    sty, rel, definition = (_required(folder, name, skip) for name in OPTIONAL)
+    sty, rel, definition = (_require_file(folder, name, skip) for name in OPTIONAL)
     types = _semantic_types(sty, semantic_types)
     names = _names(conso, types.allowed, languages, sources, suppress, term_types)
     concepts = names.cui[names.preferred]

@@ -31,7 +31,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from core.files import InputError, explained
+from core.files import InputError, explain_error
 from core.json_files import parse_json
 from core.reading import WHOLE, decode, excerpt
 from kg.build.votes import types_of_diseases
@@ -92,7 +92,7 @@ def _contents(path: Path) -> Iterator[tuple[str, bytes]]:
             try:
                 yield str(file), file.read_bytes()
             except OSError as error:
-                raise explained(error, file) from error
+                raise explain_error(error, file) from error
         return
     try:
         with tarfile.open(path) as archive:
@@ -131,7 +131,7 @@ def _contents(path: Path) -> Iterator[tuple[str, bytes]]:
             raise InputError(
                 f"{path}: the archive is cut or broken ({error}). Fetch it again."
             ) from error
-        raise explained(error, path) from error
+        raise explain_error(error, path) from error
 
 
 def _value(record: dict[str, Any], part: str, key: str, where: str) -> Any:
@@ -169,7 +169,7 @@ def records(path: str | Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
             yield at, " ".join(name.split()), record
 
 
-def _listed(value: Any, where: str) -> list[str]:
+def _list_values(value: Any, where: str) -> list[str]:
     if value is None:
         return []
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
@@ -236,7 +236,7 @@ def _listed_tails(record: dict[str, Any], where: str) -> Iterator[tuple[str, str
     """(relation, type of the tail, tail) of every list of a record."""
     for (part, key), (relation, kind) in LISTS.items():
         place = f"{where}, {part} {key}".replace("  ", " ")
-        for tail in _listed(_value(record, part, key, where), place):
+        for tail in _list_values(_value(record, part, key, where), place):
             yield relation, kind, tail
 
 

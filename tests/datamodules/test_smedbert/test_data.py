@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from core.files import InputError
 from datamodules.corpus import Corpus
-from datamodules.segments import cut_place, placed
+from datamodules.segments import cut_place, place_segments
 from datamodules.smedbert import SMedBERTBatch, SMedBERTData
 from datamodules.smedbert.negatives import Sampler, once, without_neighbours
 from kg.graph import KnowledgeGraph
@@ -60,11 +60,11 @@ def test_places_are_the_two_segments_with_a_separator_between(n: int, at: Any) -
     tokens = [f"t{i}" for i in range(n)]
     for swap in (False, True):
         line = ["-"] * (n + 3)
-        for token, place in zip(tokens, placed(n, cut, swap), strict=True):
+        for token, place in zip(tokens, place_segments(n, cut, swap), strict=True):
             line[place] = token
         first, second = (tokens[cut:], tokens[:cut]) if swap else (tokens[:cut], tokens[cut:])
         assert line == ["-", *first, "-", *second, "-"]
-    assert placed(n, 0, False).tolist() == list(range(1, n + 1))
+    assert place_segments(n, 0, False).tolist() == list(range(1, n + 1))
 
 
 def test_a_batch_is_its_sequences(fake_smedbert: Folders) -> None:
