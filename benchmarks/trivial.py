@@ -47,7 +47,7 @@ class TextDictionary:
             for start, end, kind in example.entities:
                 annotated[example.text[start:end]][kind] += 1
         self.kind = {name: kinds.most_common(1)[0][0] for name, kinds in annotated.items()}
-        self.longest = max((len(self._cut(name)) for name in self.kind), default=0)
+        self.longest = max((len(self._cut_text(name)) for name in self.kind), default=0)
         seen: Counter[str] = Counter()
         for example in examples:
             seen.update(name for _, _, name in self._occurrences(example))
@@ -55,7 +55,7 @@ class TextDictionary:
             name: min(1.0, kinds.total() / max(seen[name], 1)) for name, kinds in annotated.items()
         }
 
-    def _cut(self, text: str) -> list[tuple[int, int]]:
+    def _cut_text(self, text: str) -> list[tuple[int, int]]:
         return units(Tagged("", "", text, []), self.language)
 
     def _occurrences(self, example: Tagged) -> list[tuple[int, int, str]]:

@@ -4,7 +4,7 @@
 
     if PAIRS.is_kept(folder, {"recipe": recipe}, fresh):   # made of the same: says so
         return folder
-    with PAIRS.writing(folder, manifest) as partial:       # whole or not at all
+    with PAIRS.create(folder, manifest) as partial:       # whole or not at all
         ...
     manifest = PAIRS.read(folder)                          # its files verified
 
@@ -214,7 +214,7 @@ class Artifact:
         )
 
     @contextlib.contextmanager
-    def writing(self, folder: str | Path, manifest: Mapping[str, Any]) -> Iterator[Path]:
+    def create(self, folder: str | Path, manifest: Mapping[str, Any]) -> Iterator[Path]:
         """A folder to fill, which becomes `folder`, with its manifest, whole or not at all. The
         block may add to `manifest`. Files that somebody has added to an older one stay. Raises
         InputError where `folder` holds something else."""

@@ -153,7 +153,7 @@ class PartsFolder:
         """What a part is made of: its digest and the settings."""
         return digest([self._digest, part.digest])
 
-    def _done(self, part: Part) -> Counts | None:
+    def _read_counts(self, part: Part) -> Counts | None:
         """The counts of an existing part, made of what it should be; nothing but its marker is
         read."""
         file = self.out / "markers" / f"{part.name}.json"
@@ -166,7 +166,7 @@ class PartsFolder:
 
     def done(self, parts: Sequence[Part]) -> list[Counts]:
         """The counts of those parts that are done."""
-        return [own for part in parts if (own := self._done(part)) is not None]
+        return [own for part in parts if (own := self._read_counts(part)) is not None]
 
     def map(
         self,
@@ -198,7 +198,7 @@ class PartsFolder:
         engine = engine_of(engine)
         found: dict[str, Counts | None] = {}
         for part in parts:
-            found[part.name] = own = self._done(part)
+            found[part.name] = own = self._read_counts(part)
             if own is not None:
                 each(own)
         todo = [part for part in parts if found[part.name] is None]

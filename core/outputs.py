@@ -1,11 +1,11 @@
 """The files that a command writes for its user: what may be written over, and what is complete
 already.
 
-    output = Output(path, inputs)                     refuses an input, and a file inside a folder
-                                                      of inputs
-    facts = output.finished(settings, fresh)          of a complete output of the same settings;
-                                                      None where it is to be made
-    with output.written(settings, facts) as handle:   writes it, and its manifest beside it
+    output = Output(path, inputs)                       refuses an input, and a file inside a folder
+                                                        of inputs
+    facts = output.read_finished(settings, fresh)       of a complete output of the same settings;
+                                                        None where it is to be made
+    with output.atomic_write(settings, facts) as handle:writes it, and its manifest beside it
         …
 
 A finished output has OUTPUT.manifest.json beside it, which holds the settings it was made with
@@ -13,7 +13,7 @@ A finished output has OUTPUT.manifest.json beside it, which holds the settings i
 such a manifest, or one that was changed since, is another's: only `--fresh` replaces it. Devices,
 FIFOs and open files (/dev/stdout) are written in order, without a manifest.
 
-    with claimed_files(folder, names, fresh):         for files of fixed names, such as a figure's
+    with claimed_files(folder, names, fresh):           for files of fixed names, such as a figure's
 
 The folder then has outputs.json, which holds their checksums; files that it does not describe are
 another's.
@@ -126,7 +126,9 @@ class Output:
         manifest = read_object(self.manifest)
         return manifest if manifest.get("sha256") == sha256(self.file) else None
 
-    def finished(self, settings: Mapping[str, Any], fresh: bool = False) -> dict[str, Any] | None:
+    def read_finished(
+        self, settings: Mapping[str, Any], fresh: bool = False
+    ) -> dict[str, Any] | None:
         """The facts of a complete output of the same settings; None where it is to be made.
 
         Raises InputError, unless `fresh`, for a file that is not such an output, and for one of
@@ -151,7 +153,7 @@ class Output:
         return facts if isinstance(facts, dict) else {}
 
     @contextlib.contextmanager
-    def written(
+    def atomic_write(
         self, settings: Mapping[str, Any], facts: Mapping[str, Any], mode: str = "w"
     ) -> Iterator[IO[Any]]:
         """Open the output for writing; its manifest is written when the block ends well. Raises

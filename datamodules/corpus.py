@@ -412,7 +412,7 @@ class Corpus:
                 f" {max_length}. Build the corpus with --max-length {max_length - more}."
             )
 
-    def divided(self, min_mentions: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    def divide(self, min_mentions: int = 0) -> tuple[np.ndarray, np.ndarray]:
         """(numbers of the training sequences with at least `min_mentions` mentions, numbers of all
         held-out ones).
 

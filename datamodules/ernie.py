@@ -100,7 +100,7 @@ class ERNIEData(OrderedText):
         )
 
     def example(self, index: int, rng: np.random.Generator, held_out: bool) -> ERNIEExample:
-        text, mentions, _ = self.ordered(index, rng)
+        text, mentions, _ = self.read_sequence(index, rng)
         fate, other = rng.random(len(mentions)), self.by_frequency(len(mentions), rng)
         given = mentions.copy()
         exchanged = fate < self.exchanged

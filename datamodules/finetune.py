@@ -252,13 +252,13 @@ class FinetuneData(pl.LightningDataModule):
         )
         chosen = select_examples(self.task, self.share, self.seed)
         self.examples, self.scored, self.selected_on = chosen
-        self.features = {k: self.built(v) for k, v in self.examples.items()}
+        self.features = {k: self.build_features(v) for k, v in self.examples.items()}
         self.check_unknown()
 
     def read_as(
         self, kind: str, labels: Sequence[str], language: str, markers: Sequence[str]
     ) -> None:
-        """Load tokenizer and linker for examples of `kind`: all that :meth:`built` and
+        """Load tokenizer and linker for examples of `kind`: all that :meth:`build_features` and
         :meth:`batch` need besides the examples."""
         self.kind, self.labels, self.language, self.markers = (
             kind,
@@ -283,17 +283,17 @@ class FinetuneData(pl.LightningDataModule):
 
     # --- features ---------------------------------------------------------------------------------
 
-    def built(self, examples: Sequence[Any]) -> list[Feature]:
+    def build_features(self, examples: Sequence[Any]) -> list[Feature]:
         """Every example as one or more sequences."""
         if not examples:
             return []
         if isinstance(examples[0], Tagged):
-            return [f for i, e in enumerate(examples) for f in self.tagged(i, e)]
+            return [f for i, e in enumerate(examples) for f in self.cut_windows(i, e)]
         if isinstance(examples[0], Relation):
-            return [self.related(i, e) for i, e in enumerate(examples)]
-        return [self.paired(i, e) for i, e in enumerate(examples)]
+            return [self.make_relation(i, e) for i, e in enumerate(examples)]
+        return [self.make_pair(i, e) for i, e in enumerate(examples)]
 
-    def tagged(self, number: int, example: Tagged, overlap: int = 0) -> Iterator[Feature]:
+    def cut_windows(self, number: int, example: Tagged, overlap: int = 0) -> Iterator[Feature]:
         """The example's windows; with `overlap`, windows of a text that is too long for one share
         about so many tokens."""
         unit = units(example, self.language)
@@ -327,7 +327,7 @@ class FinetuneData(pl.LightningDataModule):
                 position,
             )
 
-    def paired(self, number: int, example: Pair) -> Feature:
+    def make_pair(self, number: int, example: Pair) -> Feature:
         encoded = self.tokenizer(
             [example.first, example.second],
             add_special_tokens=False,
@@ -353,7 +353,7 @@ class FinetuneData(pl.LightningDataModule):
             second=len(first) + 2,
         )
 
-    def related(self, number: int, example: Relation) -> Feature:
+    def make_relation(self, number: int, example: Relation) -> Feature:
         encoded = self.tokenizer(
             example.text,
             add_special_tokens=False,
@@ -528,7 +528,7 @@ class FinetuneData(pl.LightningDataModule):
             for e in self.examples[split]
         ]
 
-    def decoded(self, split: str, outputs: dict[int, Any]) -> list[Any]:
+    def decode_outputs(self, split: str, outputs: dict[int, Any]) -> list[Any]:
         """Predictions per example from the head's outputs per sequence.
 
         ner: labels per unit; nested: (first unit, last unit, type) rows; both become spans in

@@ -130,7 +130,7 @@ class KnowBERTData(OrderedText):
         self.table = candidate_table(graph, self.frequency, self.n_candidates)
 
     def example(self, index: int, rng: np.random.Generator, held_out: bool) -> KnowBERTExample:
-        text, mentions, hidden = self.ordered(index, rng)
+        text, mentions, hidden = self.read_sequence(index, rng)
         return KnowBERTExample(text, mentions[~hidden])
 
     def collate(self, examples: list[KnowBERTExample]) -> KnowBERTBatch:

@@ -103,7 +103,7 @@ class OrderedText(CorpusData):
     def set_up(self, graph: KnowledgeGraph) -> None:
         """What a subclass makes of the graph, and of `frequency`."""
 
-    def ordered(
+    def read_sequence(
         self, index: int, rng: np.random.Generator
     ) -> tuple[Ordered, np.ndarray, np.ndarray]:
         """(sequence number `index`, its mentions (m, 3) first token, last + 1, entity, (m,) bool

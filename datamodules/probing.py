@@ -411,7 +411,7 @@ def _save(
 ) -> Path:
     columns = {field: [getattr(q, field) for q in made] for field in Query._fields}
     manifest = {"settings": settings, "counts": counts_of(made), "left_out": left_out}
-    with QUERIES.writing(folder, manifest) as partial:
+    with QUERIES.create(folder, manifest) as partial:
         pq.write_table(pa.table(columns, schema=SCHEMA), partial / FILE, compression="zstd")
     return folder
 

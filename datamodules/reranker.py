@@ -57,7 +57,7 @@ def save_samples(
             )
     counts = {part: len(rows) for part, rows in samples.items()}
     counts["without a right candidate"] = sum(not row.right for row in samples["train"])
-    with SAMPLES.writing(folder, {**manifest, "kind": "reranker", "counts": counts}) as partial:
+    with SAMPLES.create(folder, {**manifest, "kind": "reranker", "counts": counts}) as partial:
         for part, rows in samples.items():
             with atomic_write(partial / f"{part}.jsonl") as handle:
                 handle.writelines(

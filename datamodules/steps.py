@@ -362,7 +362,7 @@ class CorpusData(StepData):
         `special` more tokens than [CLS] and [SEP] around a sequence."""
         self.corpus = Corpus(self.folder, tokenizer_fingerprint(self.tokenizer), graph)
         self.corpus.check_length(self.max_length, special)
-        self.train_indices, self.held_out_indices = self.corpus.divided(self.min_mentions)
+        self.train_indices, self.held_out_indices = self.corpus.divide(self.min_mentions)
         self.lengths = self.corpus.lengths
 
     def read_control(self, graph: KnowledgeGraph) -> None:

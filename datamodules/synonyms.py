@@ -237,7 +237,7 @@ def build_samples(
         )
     counts = {"samples": len(made), "of shared neighbours": sum(s.shared for s in made)}
     manifest = {"settings": settings, "counts": counts, "left_out": dict(dropped)}
-    with SAMPLES.writing(folder, manifest) as partial:
+    with SAMPLES.create(folder, manifest) as partial:
         columns = {field: [getattr(s, field) for s in made] for field in Sample._fields}
         pq.write_table(pa.table(columns), partial / FILE, compression="zstd")
     return folder
@@ -272,7 +272,7 @@ class Pairs:
             self._automaton.add_word(name, name)
         self._automaton.make_automaton()
 
-    def named(self, sentence: str) -> bool:
+    def are_named(self, sentence: str) -> bool:
         """Whether the sentence names both sides of one of the pairs."""
         if not self.partners:
             return False
@@ -309,7 +309,7 @@ def drop(synonyms: str, input: list[str], out: str) -> str:
                 kept = []
                 for sentence in sentences(document.text):
                     counts["sentences"] += 1
-                    if pairs.named(sentence):
+                    if pairs.are_named(sentence):
                         counts["dropped: both sides of a pair in one sentence"] += 1
                     else:
                         kept.append(sentence)

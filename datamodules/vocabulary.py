@@ -189,7 +189,7 @@ def build_vocabulary(
     )
     tokens = vocabulary(_graph_texts(KnowledgeGraph.load(graph)), (d.text for d in every), pieces)
     manifest: dict[str, Any] = {"recipe": recipe, "vocabulary": digest(tokens)}
-    with VOCABULARY.writing(folder, manifest) as partial:
+    with VOCABULARY.create(folder, manifest) as partial:
         tokenizer(tokens).save_pretrained(partial)
         made = load_tokenizer(str(partial))
         manifest["tokens"] = len(made)

@@ -380,7 +380,7 @@ def export(cli: FinetuneCLI, scores: dict[str, Any]) -> None:
 def main() -> int:
     """Fine-tune what the command line says."""
     cli = build_cli(FinetuneCLI)
-    with cli.run.closing():
+    with cli.run.close_at_end():
         train(cli)
     return 0
 

@@ -280,7 +280,7 @@ def build_cli(cli: type[CLI]) -> Any:
 def main() -> int:
     """Train what the command line says, and print where it is."""
     cli = build_cli(CLI)
-    with cli.run.closing():
+    with cli.run.close_at_end():
         result = train(cli)
     if first_process():
         shown = result["mlflow_run"] or "not delivered yet (kepl sync)"

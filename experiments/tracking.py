@@ -212,7 +212,7 @@ class Run:
             self.journal.close()
 
     @contextlib.contextmanager
-    def closing(self) -> Iterator[None]:
+    def close_at_end(self) -> Iterator[None]:
         """Deliver what is left of the journal at the block's end; an exception is the run's
         status in MLflow."""
         try:

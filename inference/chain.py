@@ -348,7 +348,7 @@ class Pipeline:
     def _is_name(self, phrase: str) -> bool:
         if self._dictionary is not None:
             return self._dictionary.find_name(phrase) is not None
-        return bool(self.names.named(phrase, self.matching.forms)[0])
+        return bool(self.names.find_names(phrase, self.matching.forms)[0])
 
     def _detector(self, name: str) -> Detector:
         if name == DICTIONARY:
@@ -472,8 +472,8 @@ class Pipeline:
         found: list[list[Linked]] = [[] for _ in texts]
         for begin in range(0, len(asked), AT_ONCE):
             some = asked[begin : begin + AT_ONCE]
-            for one, ranking in zip(some, self._ranked(passages, some), strict=True):
-                linked = self._linked(texts[one.text], one, ranking[: self.top])
+            for one, ranking in zip(some, self._rank(passages, some), strict=True):
+                linked = self._link(texts[one.text], one, ranking[: self.top])
                 if not self.only or self.only & split_types(linked.type or ""):
                     found[one.text].append(linked)
         if self.negation:
@@ -510,7 +510,7 @@ class Pipeline:
         found = find_attributes(passage, [(m.start, m.end) for m in mentions])
         return [m._replace(**own._asdict()) for m, own in zip(mentions, found, strict=True)]
 
-    def _linked(self, text: str, asked: Asked, ranking: Sequence[Option]) -> Linked:
+    def _link(self, text: str, asked: Asked, ranking: Sequence[Option]) -> Linked:
         options, (start, end, kind, detector_score, *_) = tuple(ranking), asked.found
         entity = name = score = None
         matched = ""
@@ -535,9 +535,9 @@ class Pipeline:
             matched or None,
         )
 
-    def _ranked(self, passages: Sequence[Passage], asked: Sequence[Asked]) -> list[list[Option]]:
+    def _rank(self, passages: Sequence[Passage], asked: Sequence[Asked]) -> list[list[Option]]:
         if not self.finder and self.steps.detect == DICTIONARY:
-            return [self._named(passages[one.text], one) for one in asked]
+            return [self._name_entity(passages[one.text], one) for one in asked]
         from datamodules.contexts import WIDE, mark_mention
 
         mentions = [a.string for a in asked]
@@ -555,7 +555,7 @@ class Pipeline:
             for ranking in first
         ]
 
-    def _named(self, passage: Passage, asked: Asked) -> list[Option]:
+    def _name_entity(self, passage: Passage, asked: Asked) -> list[Option]:
         """The entity of a dictionary's mention, or of a part of one."""
         mention = asked.found
         entity, others, matched = mention.entity, mention.others, mention.matched
@@ -566,14 +566,14 @@ class Pipeline:
                 return []
             entity, others, matched = name.entity, name.others, name.matched
         if others:
-            return self._meant(passage, asked.string, entity, others, matched)
+            return self._choose_meaning(passage, asked.string, entity, others, matched)
         return [Option(entity, self.preferred[entity], 1.0, False, matched)]
 
     @cached_property
     def _homonyms(self) -> Homonyms:
         return Homonyms(graph_descriptions(self.graph))
 
-    def _meant(
+    def _choose_meaning(
         self, passage: Passage, name: str, entity: str, others: Sequence[str], matched: str
     ) -> list[Option]:
         """The entity of a name, and others that have it, the likeliest in this text first."""

@@ -329,11 +329,11 @@ class Embed:
             return
         settings = {name: str(value) for name, value in own.settings.items()}
         made_of = settings | {"texts": digest(texts)}
-        facts = target.finished(made_of, self.fresh)
+        facts = target.read_finished(made_of, self.fresh)
         if facts is None:
             vectors = own(texts)
             facts = {"vectors": len(texts), "size": vectors.shape[1]}
-            with target.written(made_of, facts, "wb") as handle:
+            with target.atomic_write(made_of, facts, "wb") as handle:
                 handle.write(encode_vectors(vectors, settings))
         else:
             LOG.info(f"{self.output}: already complete; --fresh makes it again")

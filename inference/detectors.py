@@ -180,7 +180,7 @@ def detected_spans(reader: EntityReader, texts: Sequence[str]) -> list[list[tupl
         padded, mask = padded.to(reader.device), mask.to(reader.device)
         with torch.inference_mode():
             states, _ = reader.model.text_states(padded, mask)
-            spans = reader.model.detected(states, mask).tolist()
+            spans = reader.model.detect_mentions(states, mask).tolist()
         for row, start, end in spans:
             number, first, _ = batch[row]
             offsets = encoded["offset_mapping"][number]

@@ -113,7 +113,7 @@ class Embedder:
         """(n, hidden) float32 on the CPU."""
         names = checked_texts(names)
         rows = {name: row for row, name in enumerate(dict.fromkeys(names))}
-        made = self._encoded(list(rows))
+        made = self._encode(list(rows))
         return made if len(rows) == len(names) else made[[rows[name] for name in names]]
 
     @property
@@ -127,7 +127,7 @@ class Embedder:
         return make_nearest_linker(names, self, self.backend, self.index, work)
 
     @torch.inference_mode()
-    def _encoded(self, names: list[str]) -> Tensor:
+    def _encode(self, names: list[str]) -> Tensor:
         prompt = self.sentence.prompt if self.sentence else ""
         if self.sentence and self.sentence.lower:
             names = [name.lower() for name in names]
@@ -150,13 +150,13 @@ class Embedder:
                     if self.linker
                     else None
                 )
-                vectors[batch] = self._pooled(
+                vectors[batch] = self._pool(
                     padded.to(self.device), mask.to(self.device), mentions
                 ).cpu()
                 bar.update(len(batch))
         return vectors
 
-    def _pooled(self, ids: Tensor, mask: Tensor, mentions: Any) -> Tensor:
+    def _pool(self, ids: Tensor, mask: Tensor, mentions: Any) -> Tensor:
         given = (
             ()
             if mentions is None
@@ -217,7 +217,7 @@ class Encoded:
             scores, numbers = self.index.search(vectors[wanted], k)
             return np.asarray(scores)[place], np.asarray(numbers)[place]
 
-        return self.names.ranked(search, contexts)
+        return self.names.rank(search, contexts)
 
 
 def index_made_of(names: Names, embedder: Embedder) -> dict[str, Any]:

@@ -255,7 +255,9 @@ class ByEntities:
             for row, score in found:
                 own = self.means[row]
                 for name in self.names_of[row]:
-                    for concept, tied in [(own, False)] if own else self.names.meant(name, context):
+                    for concept, tied in (
+                        [(own, False)] if own else self.names.choose_meaning(name, context)
+                    ):
                         seen.setdefault(concept, Candidate(concept, name, score, tied))
             result.append(list(seen.values())[:DEPTH])
         return result

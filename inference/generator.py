@@ -112,7 +112,7 @@ class Generated:
             for string in self.trie.concepts_of(leaf):
                 self.leaf_of[int(string)] = leaf
 
-    def _allowed(self, mentions: Sequence[str]) -> list[list[int]] | None:
+    def _find_allowed(self, mentions: Sequence[str]) -> list[list[int]] | None:
         """The leaves that each mention is restricted to; None without restriction."""
         generator = self.generator
         if not generator.candidates:
@@ -134,7 +134,7 @@ class Generated:
         generator, inputs = self.generator, self.generator.inputs
         asked = [inputs.encoder_input(m, c) for m, c in zip(mentions, contexts, strict=True)]
         prompts = [inputs.prompt(m) for m in mentions]
-        allowed = self._allowed(mentions)
+        allowed = self._find_allowed(mentions)
         result: list[Ranking] = [[] for _ in asked]
         with tqdm(
             total=len(asked), desc="generating names", unit="mention", disable=None, leave=False

@@ -89,7 +89,7 @@ class Names:
         """A name of the strings in their order: what a saved index's rows stand for."""
         return digest(self.strings)
 
-    def meant(self, name: str, context: str | None) -> list[tuple[str, bool]]:
+    def choose_meaning(self, name: str, context: str | None) -> list[tuple[str, bool]]:
         """[(concept, whether it is tied)] of the concepts that have `name`, the likeliest in this
         text first; none: []."""
         own = self.concepts.get(name, [])
@@ -110,7 +110,7 @@ class Names:
             found[form_key(name)].append(row)
         return dict(found)
 
-    def named(self, mention: str, forms: Level = BEST) -> tuple[list[str], str]:
+    def find_names(self, mention: str, forms: Level = BEST) -> tuple[list[str], str]:
         """(the normalised names that a mention is, how it differs from them): those that differ
         least; none: ([], "")."""
         own = self.normalised(mention)
@@ -135,7 +135,7 @@ class Names:
         result: Ranking = []
         for number, score in found:
             name = self.strings[number]
-            for concept, tied in self.meant(name, context):
+            for concept, tied in self.choose_meaning(name, context):
                 if concept not in seen:
                     seen.add(concept)
                     result.append(Candidate(concept, name, score, tied))
@@ -143,7 +143,7 @@ class Names:
                         return result
         return result
 
-    def ranked(
+    def rank(
         self,
         search: Callable[[list[int], int], tuple[np.ndarray, np.ndarray]],
         contexts: Sequence[str | None],
@@ -182,9 +182,9 @@ class Exact:
         result = []
         for mention, context in zip(mentions, contexts, strict=True):
             found: dict[str, Candidate] = {}
-            names, matched = self.names.named(mention, self.forms)
+            names, matched = self.names.find_names(mention, self.forms)
             for name in names:
-                for concept, tied in self.names.meant(name, context):
+                for concept, tied in self.names.choose_meaning(name, context):
                     found.setdefault(concept, Candidate(concept, name, 1.0, tied, matched))
             result.append(list(found.values())[:DEPTH])
         return result
@@ -199,7 +199,7 @@ class NearestByTfIdf:
 
     def link(self, mentions: Sequence[str], contexts: Sequence[str | None]) -> list[Ranking]:
         strings = [self.names.normalised(m) for m in mentions]
-        return self.names.ranked(
+        return self.names.rank(
             lambda some, k: self.tfidf.search([strings[i] for i in some], k), contexts
         )
 

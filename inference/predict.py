@@ -280,12 +280,12 @@ def predict_task(
         Output(output),
         {"model": model.identity, "examples": digest([repr(one) for one in examples])},
     )
-    finished = target.finished(settings, fresh)
+    finished = target.read_finished(settings, fresh)
     if finished is not None:
         report(f"{target.path}: already complete; --fresh makes it again")
         return Counts(**finished["counts"])
     records = predict_examples(model, examples)
     counts = count_lines(records)
-    with target.written(settings, {"counts": counts._asdict()}) as handle:
+    with target.atomic_write(settings, {"counts": counts._asdict()}) as handle:
         handle.writelines(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
     return counts

@@ -202,7 +202,7 @@ def process_files(
         made_of = job.settings | {
             "inputs": [list(pair) for pair in zip(names, plan.checksums, strict=True)]
         }
-        finished = target.finished(made_of | {"output_format": wanted}, reading.fresh)
+        finished = target.read_finished(made_of | {"output_format": wanted}, reading.fresh)
         if finished is None:
             with parts_folder(
                 place, made_of, what="parts of an output", pattern="part-*", fresh=reading.fresh
@@ -291,7 +291,7 @@ def _process_stream(
             out.flush()
 
     written = "what is written is complete; the rest of the input is not read"
-    with report_interrupt(lambda: written), target.written({}, {}) as out:
+    with report_interrupt(lambda: written), target.atomic_write({}, {}) as out:
         if format == "jsonl":
             out.writelines(json.dumps(one, ensure_ascii=False) + "\n" for one in records())
         else:
@@ -383,13 +383,13 @@ def _write_output(
 ) -> None:
     """Put the parts of an output together, in its format."""
     if format == "jsonl":
-        with target.written(settings, facts, "wb") as out:
+        with target.atomic_write(settings, facts, "wb") as out:
             for path in parts:
                 with open(path, "rb") as part:
                     shutil.copyfileobj(part, out)
         return
     records = (record for path in parts for _, record in json_lines(path))
-    with target.written(settings, facts) as out:
+    with target.atomic_write(settings, facts) as out:
         out.writelines(format_records(records, format))
 
 

@@ -250,14 +250,14 @@ class Tagger(FineTunedModel, EntityTagger):
         ]
 
     def _spans(self, examples: Sequence[Tagged], overlap: int) -> list[list[Span]]:
-        features = [f for i, e in enumerate(examples) for f in self.data.tagged(i, e, overlap)]
+        features = [f for i, e in enumerate(examples) for f in self.data.cut_windows(i, e, overlap)]
         # first unit, output, scores, units
         windows: list[list[tuple[int, Any, Any, int]]] = [[] for _ in examples]
         for feature, (output, scores) in zip(features, self._outputs(features), strict=True):
             windows[feature.example].append((feature.first_unit, output, scores, len(feature.unit)))
-        return [self._merged(e, own, overlap) for e, own in zip(examples, windows, strict=True)]
+        return [self._merge(e, own, overlap) for e, own in zip(examples, windows, strict=True)]
 
-    def _merged(
+    def _merge(
         self, example: Tagged, windows: list[tuple[int, Any, Any, int]], overlap: int
     ) -> list[Span]:
         """The spans of an example from its windows."""
@@ -272,7 +272,7 @@ class Tagger(FineTunedModel, EntityTagger):
         found: list[tuple[float, int, int, str, float]] = []
         places = [(first, first + size) for first, _, _, size in windows]
         for number, (first, output, scores, _) in enumerate(windows):
-            for start, end, kind, score in self._decoded(output, scores):
+            for start, end, kind, score in self._decode(output, scores):
                 span = first + start, first + end
                 near = range(max(0, number - 2), min(len(places), number + 3))
                 context = {w: around(span, places[w], len(unit)) for w in near}
@@ -286,7 +286,7 @@ class Tagger(FineTunedModel, EntityTagger):
             for s, e, kind, score in sorted(result)
         ]
 
-    def _decoded(self, output: Any, scores: Any) -> list[tuple[int, int, str, float]]:
+    def _decode(self, output: Any, scores: Any) -> list[tuple[int, int, str, float]]:
         """(first unit, last + 1, type, score) of a window's entities."""
         if self.kind == "nested":
             return [
@@ -322,7 +322,7 @@ def apart(
 
 
 class _Classifier(FineTunedModel):
-    def _labelled(self, features: list[Feature]) -> list[Labelled]:
+    def _label(self, features: list[Feature]) -> list[Labelled]:
         return [
             Labelled(self.labels[int(label)], float(p[int(label)]))
             for label, p in self._outputs(features)
@@ -352,8 +352,11 @@ class RelationModel(_Classifier):
             if pairs is None
             else [mark_pair(t, *pair, markers) for t, pair in zip(texts, pairs, strict=True)]
         )
-        return self._labelled(
-            [self.data.related(i, Relation("", "", text, "", [])) for i, text in enumerate(own)]
+        return self._label(
+            [
+                self.data.make_relation(i, Relation("", "", text, "", []))
+                for i, text in enumerate(own)
+            ]
         )
 
     @check_types
@@ -404,8 +407,8 @@ class PairModel(_Classifier):
 
     @check_types
     def predict(self, pairs: Sequence[tuple[str, str]]) -> list[Labelled]:
-        return self._labelled(
-            [self.data.paired(i, Pair("", "", *pair, "")) for i, pair in enumerate(pairs)]
+        return self._label(
+            [self.data.make_pair(i, Pair("", "", *pair, "")) for i, pair in enumerate(pairs)]
         )
 
     def predict_examples(self, examples: Sequence[Pair]) -> list[dict[str, Any]]:
@@ -425,7 +428,7 @@ class Ranker(FineTunedModel):
 
     def scores(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
         """The score of each (question, answer)."""
-        features = [self.data.paired(i, Pair("", "", *pair, "")) for i, pair in enumerate(pairs)]
+        features = [self.data.make_pair(i, Pair("", "", *pair, "")) for i, pair in enumerate(pairs)]
         return [float(score) for score, _ in self._outputs(features)]
 
     @check_types

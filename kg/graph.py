@@ -255,7 +255,7 @@ class KnowledgeGraph:
         folder = Path(folder)
         parts = self.saved_parts
         manifest = self.manifest | {"format": FORMAT, "counts": self.counts()}
-        with GRAPH.writing(folder, manifest) as partial:
+        with GRAPH.create(folder, manifest) as partial:
             for part in parts:
                 pq.write_table(getattr(self, part), partial / f"{part}.parquet", compression="zstd")
         return folder

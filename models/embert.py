@@ -111,7 +111,7 @@ class PartPrediction(nn.Module):
         self.second_norm = nn.LayerNorm(hidden, eps=eps)
         self.bias = nn.Parameter(torch.zeros(vocab_size))
 
-    def transformed(self, states: Tensor, hidden: Tensor) -> Tensor:
+    def transform(self, states: Tensor, hidden: Tensor) -> Tensor:
         """(B, L, H), (T, 6) rows of :class:`EMBERTBatch.hidden` -> (T, H) y_j."""
         row, first, last, position = hidden[:, :4].unbind(1)
         h = torch.cat([states[row, first], states[row, last], self.position(position)], dim=-1)
@@ -195,11 +195,11 @@ class EMBERT(PaperModule):
         (Section 5 of the spec)
         """
         predicted = places(batch, "predicted")
-        vectors, biases = [self.head.transformed(states.flatten(0, 1)[predicted])], [self.head.bias]
+        vectors, biases = [self.head.transform(states.flatten(0, 1)[predicted])], [self.head.bias]
         labels = [batch.mlm_labels.flatten()[predicted]]
         for side, head in zip(SIDES, self.parts, strict=False):
             chosen = places(batch, side)
-            vectors.append(head.transformed(states, batch.hidden[chosen]))  # type: ignore[operator]
+            vectors.append(head.transform(states, batch.hidden[chosen]))  # type: ignore[operator]
             biases.append(head.bias)  # type: ignore[arg-type]
             labels.append(batch.hidden_ids[chosen])
         shared = torch.cat(vectors) @ self.bert.embeddings.word_embeddings.weight.T

@@ -242,7 +242,8 @@ def score_predictions(
 ) -> tuple[dict[str, float], dict[str, np.ndarray]]:
     """({metric: score}, {metric: tallies per test example}) of a task's predictions.
 
-    predicted, gold: as :meth:`datamodules.finetune.FinetuneData.decoded` and `gold` return them.
+    predicted, gold: as :meth:`datamodules.finetune.FinetuneData.decode_outputs` and `gold` return
+        them.
     question: per example, what its answers belong to (ranking). negative: the class that micro-F1
     leaves out; positive: the class whose F1 is asked for, where one is. Scores without tallies
     (precision, recall, macro-F1) carry no interval.
@@ -421,7 +422,7 @@ class Finetuning(PaperModule):
         through."""
         data = self.trainer.datamodule  # type: ignore[attr-defined]
         manifest = data.task.manifest
-        predicted, gold = data.decoded(split, self._outputs), data.gold(split)
+        predicted, gold = data.decode_outputs(split, self._outputs), data.gold(split)
         examples = data.examples[split]
         scores, tallies = score_predictions(
             data.kind,

@@ -22,11 +22,11 @@ class MLMHead(nn.Module):
         nn.init.normal_(self.dense.weight, std=0.02)
         nn.init.zeros_(self.dense.bias)
 
-    def transformed(self, hidden: Tensor) -> Tensor:
+    def transform(self, hidden: Tensor) -> Tensor:
         """(N, H) states -> (N, H) what is multiplied with the word embeddings."""
         result: Tensor = self.norm(self.activation(self.dense(hidden)))
         return result
 
     def forward(self, hidden: Tensor, word_embeddings: Tensor) -> Tensor:
         """(N, H) states and the tied (V, H) embeddings -> (N, V) logits."""
-        return nn.functional.linear(self.transformed(hidden), word_embeddings, self.bias)
+        return nn.functional.linear(self.transform(hidden), word_embeddings, self.bias)

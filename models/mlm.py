@@ -157,10 +157,10 @@ class MLM(PaperModule):
 
     def logits(self, batch: MLMBatch) -> tuple[Tensor, Tensor]:
         """((N, V) float logits, (N,) labels) of the tokens that are predicted."""
-        states, labels = self.predicted(batch)
+        states, labels = self.states_and_labels(batch)
         return self.words(states).float(), labels
 
-    def predicted(self, batch: MLMBatch) -> tuple[Tensor, Tensor]:
+    def states_and_labels(self, batch: MLMBatch) -> tuple[Tensor, Tensor]:
         """((N, H) states, (N,) labels) of the tokens that are predicted."""
         assert self.bert is not None
         states, place = (
@@ -177,7 +177,7 @@ class MLM(PaperModule):
 
     def loss_sum(self, batch: MLMBatch) -> Tensor:
         """(1,) sum over the predicted tokens of -log p(token)."""
-        return word_loss(*self.predicted(batch), self.words, len(self.head.bias))[None]
+        return word_loss(*self.states_and_labels(batch), self.words, len(self.head.bias))[None]
 
     def training_step(self, batch: MLMBatch, batch_idx: int) -> Tensor:
         return self.step_mean(self.loss_sum(batch), batch.counts, batch_idx)

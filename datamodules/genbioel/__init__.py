@@ -137,7 +137,7 @@ class GenBioELData(StepData):
         tokens = self.tokenizer.convert_ids_to_tokens(list(range(len(self.tokenizer))))
         self.ends = np.array([token.endswith(".") for token in tokens])
 
-    def linked(
+    def make_linking_example(
         self, sample: int, rng: np.random.Generator
     ) -> tuple[list[int], list[int], list[int]]:
         """(encoder's ids, decoder's ids, labels) of a sample: Section 2.1."""
@@ -156,7 +156,7 @@ class GenBioELData(StepData):
             first += self.stop
         return [*first, *second][: self.inputs.max_length - 2]
 
-    def denoised(
+    def make_denoising_example(
         self, sample: int, rng: np.random.Generator
     ) -> tuple[list[int], list[int], list[int]]:
         """(encoder's ids, decoder's ids, labels) of a sample: Lewis et al., Section 2.2; <s> text
@@ -171,7 +171,11 @@ class GenBioELData(StepData):
 
     def example(self, index: int, rng: np.random.Generator, held_out: bool) -> GenBioELExample:
         return GenBioELExample(
-            *(self.linked if self.objective == "linking" else self.denoised)(index, rng)
+            *(
+                self.make_linking_example
+                if self.objective == "linking"
+                else self.make_denoising_example
+            )(index, rng)
         )
 
     def collate(self, examples: list[GenBioELExample]) -> GenBioELBatch:

@@ -213,7 +213,7 @@ def _write(
 ) -> None:
     """The folder, whole or not at all."""
     strings = {"name": names.names}, {"id": names.concepts}
-    with SAMPLES.writing(folder, manifest | {"kind": "mentions"}) as partial:
+    with SAMPLES.create(folder, manifest | {"kind": "mentions"}) as partial:
         for file, column in zip(("names", "concepts"), strings, strict=True):
             pq.write_table(pa.table(column), partial / f"{file}.parquet", compression="zstd")
         for name, rows in tokens.items():

@@ -134,7 +134,7 @@ class GraphSamples:
         concept, name = self.kept_out[sample - len(self.members)] if held else self.members[sample]
         return int(concept), int(name), held
 
-    def drawn(self, sample: int, rng: np.random.Generator) -> Drawn:
+    def draw(self, sample: int, rng: np.random.Generator) -> Drawn:
         concept, name, held = self.row(sample)
         own = self.members[self.first_name[concept] : self.first_name[concept + 1], 1]
         definitions = np.arange(self.first_definition[concept], self.first_definition[concept + 1])
@@ -146,7 +146,7 @@ class GraphSamples:
         self, sample: int, rng: np.random.Generator
     ) -> tuple[list[int], list[int], list[int], list[int]]:
         """Tokens (left, mention, right, target), as drawn by `rng`."""
-        one = self.drawn(sample, rng)
+        one = self.draw(sample, rng)
         if one.definition is not None:
             context = self.definitions[one.definition]
         else:
@@ -397,7 +397,7 @@ def _write(
 ) -> None:
     """The folder, whole or not at all."""
     concepts, names, rows, definitions = text
-    with SAMPLES.writing(folder, manifest | {"kind": "graph"}) as partial:
+    with SAMPLES.create(folder, manifest | {"kind": "graph"}) as partial:
         pq.write_table(pa.table({"name": names}), partial / "names.parquet", compression="zstd")
         pq.write_table(pa.table({"id": concepts}), partial / "concepts.parquet", compression="zstd")
         save_rows(partial, "name", rows)

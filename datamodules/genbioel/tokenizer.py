@@ -77,7 +77,7 @@ def build_tokenizer(graph: list[str], out: str, size: int = 8000, fresh: bool = 
     loaded = [KnowledgeGraph.load(g) for g in graph]
     made = train_tokenizer((text for one in loaded for text in graph_texts(one)), size)
     manifest: dict[str, Any] = {"recipe": recipe}
-    with TOKENIZER.writing(folder, manifest) as partial:
+    with TOKENIZER.create(folder, manifest) as partial:
         made.save_pretrained(partial)
         again = load_tokenizer(str(partial))
         Inputs(again)  # raises unless " is" is one token

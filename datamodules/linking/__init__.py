@@ -265,7 +265,7 @@ def save_linking(
         },
         "warnings": warnings(dictionary, splits),
     }
-    with LINKING.writing(folder, manifest) as partial:
+    with LINKING.create(folder, manifest) as partial:
         pq.write_table(table_of(dictionary), partial / "dictionary.parquet", compression="zstd")
         records: dict[str, list[dict[str, Any]]] = {
             s: [m._asdict() for m in splits[s]] for s in SPLITS if s in splits

@@ -90,7 +90,7 @@ class _Listed(Dataset[SapBERTBatch]):
         return len(self.rows)
 
     def __getitem__(self, i: int) -> SapBERTBatch:
-        return self.data.named(*self.rows[i].T)
+        return self.data.make_batch(*self.rows[i].T)
 
 
 class SapBERTData(StepData):
@@ -157,9 +157,9 @@ class SapBERTData(StepData):
     def batch(self, indices: np.ndarray, epoch: int, blank: bool = False) -> SapBERTBatch:
         """The two names of every pair in `indices`."""
         first, second, concept = self.pairs[indices].T
-        return self.named(np.concatenate([first, second]), np.tile(concept, 2))
+        return self.make_batch(np.concatenate([first, second]), np.tile(concept, 2))
 
-    def named(
+    def make_batch(
         self, name: np.ndarray, concept: np.ndarray, query: np.ndarray | None = None
     ) -> SapBERTBatch:
         """Names by number, with their concepts, as a batch."""

@@ -257,7 +257,7 @@ def extend_encoder(
     with torch.no_grad():
         word_embedding(model).weight[old:] = rows
     counts = {"characters added": len(characters), "names aligned": len(parallel.other)}
-    with EXTENDED.writing(folder, {"recipe": recipe, "counts": counts}) as partial:
+    with EXTENDED.create(folder, {"recipe": recipe, "counts": counts}) as partial:
         model.save_pretrained(partial)
         extended.save_pretrained(partial)
     print(f"{folder}: " + ", ".join(f"{count:,} {what}" for what, count in counts.items()))

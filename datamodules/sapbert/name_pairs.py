@@ -304,7 +304,7 @@ def _write(
         neighbours, if any.
     """
     concepts, names = text
-    with PAIRS.writing(folder, manifest) as partial:
+    with PAIRS.create(folder, manifest) as partial:
         pq.write_table(pa.table({"name": names}), partial / "names.parquet", compression="zstd")
         pq.write_table(pa.table({"id": concepts}), partial / "concepts.parquet", compression="zstd")
         arrays = {"tokens": tokens[0], "offsets": tokens[1]} | {

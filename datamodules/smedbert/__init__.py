@@ -148,7 +148,7 @@ class SMedBERTData(OrderedText):
         )
         self.sampler = Sampler(self.types, self.frequency)
 
-    def linked(self, spans: np.ndarray) -> Mentions:
+    def find_neighbours(self, spans: np.ndarray) -> Mentions:
         """Mentions of rows (m, 4): sequence, first token, last token + 1, entity."""
         entity = spans[:, 3]
         return mentions(
@@ -156,7 +156,7 @@ class SMedBERTData(OrderedText):
         )
 
     def example(self, index: int, rng: np.random.Generator, held_out: bool) -> SMedBERTExample:
-        text, moved, hidden = self.ordered(index, rng)
+        text, moved, hidden = self.read_sequence(index, rng)
         told = (
             ~hidden & (rng.random(len(hidden)) < self.infused)
             if self.infused
@@ -170,7 +170,7 @@ class SMedBERTData(OrderedText):
         texts, plain, hidden, told, rngs, _ = zip(*examples, strict=True)
         text = self.texts(texts)
         unmasked, hidden_ones, told_ones = (
-            self.linked(number_rows(part, 3)) for part in (plain, hidden, told)
+            self.find_neighbours(number_rows(part, 3)) for part in (plain, hidden, told)
         )
         every = torch.cat([unmasked.neighbours, told_ones.neighbours])
         told_ones, rest = halves(
@@ -186,7 +186,7 @@ class SMedBERTData(OrderedText):
         row = unmasked.span[:, 0].numpy()[pair]
         own = [gold[row == r] for r in range(len(examples))]
         drawn = np.concatenate(
-            [self.sampler.drawn(g, self.n_negatives, r) for g, r in zip(own, rngs, strict=True)]
+            [self.sampler.draw(g, self.n_negatives, r) for g, r in zip(own, rngs, strict=True)]
         )
         candidates = np.concatenate([gold[:, None], without_neighbours(drawn, near[pair])], axis=1)
         log_q = np.concatenate(
@@ -212,7 +212,7 @@ class SMedBERTData(OrderedText):
         n = RANKED - 1
         drawn, even = (
             np.concatenate([draw(g, n, r) for g, r in zip(own, rngs, strict=True)])
-            for draw in (self.sampler.drawn, self.sampler.others)
+            for draw in (self.sampler.draw, self.sampler.others)
         )
         others = once(without_neighbours(drawn, near[pair])), without_neighbours(even, near[pair])
         ranked, evenly = (

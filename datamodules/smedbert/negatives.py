@@ -28,7 +28,7 @@ class Sampler:
         self.bounds = kind + (total - before[kind]) / np.bincount(types, weight)[kind]
         self.bounds[self.first + self.sizes - 1] = np.arange(len(self.sizes)) + 1.0
 
-    def drawn(self, gold: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
+    def draw(self, gold: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
         """(P, n) entities of the types of `gold` (P,), drawn with replacement by Q."""
         place = self.types[gold][:, None] + rng.random((len(gold), n))
         return self.by_type[np.searchsorted(self.bounds, place, side="right")]

@@ -138,20 +138,20 @@ class _Archive:
             )
         )
 
-    def _counted(self, raw: Any) -> IO[bytes]:
+    def _count_bytes(self, raw: Any) -> IO[bytes]:
         return cast(IO[bytes], _Counted(raw, self.room, self.where))
 
-    def _unpacked(self) -> IO[bytes]:
-        return self._counted(gzip.GzipFile(fileobj=self.stream, mode="rb"))
+    def _unpack(self) -> IO[bytes]:
+        return self._count_bytes(gzip.GzipFile(fileobj=self.stream, mode="rb"))
 
     def _read_gz(self) -> Iterator[Entry]:
         stem = _kind(self.name)[1]
         places = tuple(folder + stem for folder in self._folders)
-        yield from self._deeper(Entry(places, None, self._unpacked()), stem)
+        yield from self._deeper(Entry(places, None, self._unpack()), stem)
 
     def _read_tar(self) -> Iterator[Entry]:
         plain = self.name.lower().endswith(".tar")
-        raw = self._counted(self.stream) if plain else self._unpacked()
+        raw = self._count_bytes(self.stream) if plain else self._unpack()
         with tarfile.open(fileobj=raw, mode="r|") as tar:
             for number, member in enumerate(tar):
                 if number >= MEMBERS:
@@ -178,7 +178,9 @@ class _Archive:
                 inner = _safe(info.filename, plain, self.where, self.refused)
                 if inner is not None:
                     with archive.open(info) as content:
-                        entry = Entry(self._places(inner), info.file_size, self._counted(content))
+                        entry = Entry(
+                            self._places(inner), info.file_size, self._count_bytes(content)
+                        )
                         yield from self._deeper(entry, inner)
 
     def _deeper(self, entry: Entry, member: str) -> Iterator[Entry]:

@@ -218,7 +218,7 @@ def save_task(
         "splits": {split: counts(kind, splits[split]) for split in SPLITS if split in splits},
         "warnings": warnings(kind, splits),
     }
-    with TASK.writing(folder, manifest) as partial:
+    with TASK.create(folder, manifest) as partial:
         for split, examples in splits.items():
             with atomic_write(partial / f"{split}.jsonl") as handle:
                 for example in examples:

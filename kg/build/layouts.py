@@ -224,7 +224,7 @@ class Layout:
                 return match.expand(name)
         return column
 
-    def lacking(self, columns: Sequence[str]) -> list[str]:
+    def find_missing(self, columns: Sequence[str]) -> list[str]:
         """The columns that the table cannot do without and does not have."""
         have = {self.renamed(column) for column in columns}
         matched = [pattern for column, pattern in self.match.items() if column in have]
@@ -265,7 +265,7 @@ class Layout:
     def prepare(self, row: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         """The rows that the parts are read from: renamed, without nulls, one for `each` object, and
         with the groups of `match`."""
-        for own in self._expanded(row):
+        for own in self._expand(row):
             if self.rename:
                 own = {self.renamed(column): value for column, value in own.items()}
             if self.null:
@@ -279,7 +279,7 @@ class Layout:
                 own |= {name: value or "" for name, value in groups.items()}
             yield own
 
-    def _expanded(self, row: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    def _expand(self, row: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         if not self.each:
             yield dict(row)
             return

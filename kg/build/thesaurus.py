@@ -265,7 +265,7 @@ def build_thesaurus(graph: Path, out: Path, pairs: Sequence[Path] = ()) -> None:
         "types": counts,
         "left_out": left_out,
     }
-    with THESAURUS.writing(out, manifest) as folder:
+    with THESAURUS.create(out, manifest) as folder:
         pq.write_table(table, folder / "thesaurus.parquet", compression="zstd")
     print(f"{out}: {len(entities):,} entities with {len(found):,} names")
     if not entities:

@@ -37,7 +37,7 @@ class Events(Generic[Made]):
         self.parser.EndElementHandler = self.end
         self.parser.CharacterDataHandler = self.characters
         self.parser.EntityDeclHandler = self._entity
-        self.parser.SkippedEntityHandler = self._skipped
+        self.parser.SkippedEntityHandler = self._skip
 
     @property
     def line(self) -> int:
@@ -54,7 +54,7 @@ class Events(Generic[Made]):
             f"{self.where}: the file declares the XML entity {name!r}. Remove such declarations."
         )
 
-    def _skipped(self, name: str, _: bool) -> None:
+    def _skip(self, name: str, _: bool) -> None:
         raise InputError(
             f"{self.where}: the XML entity &{name}; is not defined. Write the character itself."
         )

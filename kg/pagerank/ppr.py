@@ -161,14 +161,14 @@ class _Visits:
         f, s = first[inside], second[inside]
         value[inside] = self.dense[self.inside[f], self.inside[s]]
         if self.scale != 1:
-            error[inside] = self._bound(f, s)
+            error[inside] = self._bound_error(f, s)
         value[same], error[same] = self.diagonal[a[same]], self.diagonal_error[a[same]]
         held = ~inside & ~same
         place = np.searchsorted(self.keys, self.place[first[held]] * len(self.place) + second[held])
         value[held], error[held] = self.value[place], self.error[place]
         return value, error
 
-    def _bound(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    def _bound_error(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return self.scale * np.minimum(
             self.lost[a] * self.diagonal[b], self.lost[b] * self.diagonal[a]
         )
@@ -268,9 +268,9 @@ class _Visits:
         if len(pair):
             step = np.asarray(across[row[pair], at[pair]]).ravel()
             value[pair] += self.diagonal[n[row[pair]]] * step * self.diagonal[column[pair]]
-        self.value[held], self.error[held] = value, self._bound(n[row], column)
+        self.value[held], self.error[held] = value, self._bound_error(n[row], column)
         everyone = np.concatenate([n, ids])
-        self.diagonal_error[everyone] = self._bound(everyone, everyone)
+        self.diagonal_error[everyone] = self._bound_error(everyone, everyone)
 
 
 def personal(weight: sparse.csr_matrix, alpha: float = ALPHA, dense: int = DENSE) -> Personal:

@@ -106,7 +106,7 @@ class NeighbourTable:
     def save(self, folder: str | Path) -> Path:
         """Write ``neighbours.npy``, ids and manifest to `folder`, whole or not at all. Returns the
         folder."""
-        with NEIGHBOURS.writing(folder, self.manifest) as partial:
+        with NEIGHBOURS.create(folder, self.manifest) as partial:
             np.save(partial / "neighbours.npy", self.rows)
             write_ids(partial, self.entity_ids, self.relation_ids)
         return Path(folder)

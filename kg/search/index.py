@@ -267,7 +267,7 @@ class Index:
         scores, rows = self._flat(asked, more)
         if more > k:  # a tie at the cut: rows that faiss left out may be lower
             for line in np.flatnonzero(scores[:, k - 1] == scores[:, k]):
-                again = np.sort(np.asarray(self._tied(asked[line], scores[line, k - 1])))
+                again = np.sort(np.asarray(self._find_tied(asked[line], scores[line, k - 1])))
                 above = rows[line][scores[line] > scores[line, k - 1]]
                 rows[line, :k] = np.concatenate([above, again])[:k]
         return Found(scores[:, :k], rows[:, :k].astype(np.int64))
@@ -292,7 +292,7 @@ class Index:
         assert best is not None
         return best
 
-    def _tied(self, query: np.ndarray, score: np.float32) -> np.ndarray:
+    def _find_tied(self, query: np.ndarray, score: np.float32) -> np.ndarray:
         """Every row that faiss scores exactly `score`."""
         k = 2
         while True:
@@ -324,7 +324,7 @@ class Index:
             )
         return _sort_scores(scores, rows)
 
-    def measured(self, queries: Tensor | None = None) -> float:
+    def measure_recall(self, queries: Tensor | None = None) -> float:
         """Recall@20 of the backend against exact search: the share of the 20 best rows that it
         finds.
 
@@ -379,7 +379,7 @@ class Index:
                     )
                 except RuntimeError as error:
                     raise explain_error(OSError(str(error)), folder / name) from error
-            self.recall = self.measured()
+            self.recall = self.measure_recall()
             rows, size = self.vectors.shape
             LOG.info(
                 f"{self.backend} over {rows:,} vectors of {size}: recall@{RECALL} {self.recall:.3f}"

@@ -400,7 +400,7 @@ class Trie:
             "leaves": len(self),
             "more_concepts": len(self.others),
         }
-        with TRIE.writing(folder, facts) as partial:
+        with TRIE.create(folder, facts) as partial:
             for name in ARRAYS:
                 np.save(partial / f"{name}.npy", getattr(self, name), allow_pickle=False)
         return Path(folder)

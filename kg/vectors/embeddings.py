@@ -57,7 +57,7 @@ class EmbeddingTable:
         """Write ``embeddings.safetensors``, ids and manifest to `folder`, whole or not at all.
         Returns the folder."""
         tensors = {"entity": self.entity, "relation": self.relation, "projection": self.projection}
-        with TABLE.writing(folder, self.manifest) as partial:
+        with TABLE.create(folder, self.manifest) as partial:
             save_file(
                 {
                     k: v.detach().float().cpu().contiguous()

@@ -154,14 +154,14 @@ class TransR(PyKEENTransR):
         )
         self.norm, self.unit = scoring_fct_norm, unit
 
-    def clamped(self, x: Tensor) -> Tensor:
+    def clamp(self, x: Tensor) -> Tensor:
         """c(x) of vectors (n, d): those that are longer than 1 shortened to it."""
         return clamp_norm(x, maxnorm=1.0, p=self.norm, dim=-1) if self.unit else x
 
-    def projected(self, x: Tensor, relation: int) -> Tensor:
+    def project(self, x: Tensor, relation: int) -> Tensor:
         """c(x M_r): (n, d) -> (n, d_r)."""
         matrix = self.relation_representations[1](torch.tensor([relation], device=x.device))[0]
-        return self.clamped(x @ matrix)
+        return self.clamp(x @ matrix)
 
     def score_hrt(self, hrt_batch: Tensor, *, mode: Any = None) -> Tensor:
         """-||c(h M_r) + r - c(t M_r)||. (n, 3) indices -> (n, 1)."""
@@ -174,7 +174,7 @@ class TransR(PyKEENTransR):
         product = GroupedProduct.apply(x, matrices, sizes)
         place = torch.empty_like(order)
         place[order] = torch.arange(2 * n, device=order.device)
-        both = self.clamped(product)[place]
+        both = self.clamp(product)[place]
         r = self.relation_representations[0](hrt_batch[:, 1])
         return -(both[:n] + r - both[n:]).norm(p=self.norm, dim=-1, keepdim=True)
 
@@ -185,7 +185,7 @@ class TransR(PyKEENTransR):
         scores = entities.new_empty(len(entity), len(entities))
         for r in relation.unique().tolist():
             rows = relation == r
-            every = self.projected(entities, r)
+            every = self.project(entities, r)
             scores[rows] = -torch.cdist(
                 every[entity[rows]] + sign * relations[r], every, p=self.norm
             )

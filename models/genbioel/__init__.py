@@ -244,7 +244,7 @@ class GenBioEL(PaperModule):
     def logits(self, batch: GenBioELBatch) -> tuple[Tensor, Tensor]:
         """((N, V) float logits, (N,) labels) of the tokens that are predicted: y_i given y_<i, P_m,
         c, m (Section 2.1)."""
-        states, labels = self.predicted(batch)
+        states, labels = self.states_and_labels(batch)
         return self.words(states).float(), labels
 
     def masks(self, batch: GenBioELBatch) -> tuple[Tensor | None, Tensor | None]:
@@ -265,7 +265,7 @@ class GenBioEL(PaperModule):
         # (B, 1, 1, L): the same for whatever looks at it
         return None if read is None else read[:, :, :1], own
 
-    def predicted(self, batch: GenBioELBatch) -> tuple[Tensor, Tensor]:
+    def states_and_labels(self, batch: GenBioELBatch) -> tuple[Tensor, Tensor]:
         """((N, H) states, (N,) labels) of the tokens that are predicted."""
         assert self.bart is not None
         mask, own = self.masks(batch)
@@ -289,7 +289,7 @@ class GenBioEL(PaperModule):
         """(1,) sum over the predicted tokens of the smoothed -log p_θ(y_i | y_<i, P_m, c, m)."""
         assert self.bart is not None
         return word_loss(
-            *self.predicted(batch), self.words, self.bart.config.vocab_size, self.smoothing
+            *self.states_and_labels(batch), self.words, self.bart.config.vocab_size, self.smoothing
         )[None]
 
     def training_step(self, batch: GenBioELBatch, batch_idx: int) -> Tensor:

@@ -126,7 +126,7 @@ class KeBioLMEncoder(nn.Module):
         mask = layers_mask(self.bert, states, attention_mask)
         return through_layers(self.bert, states, mask, 0, self.text_layers), mask  # Eq. (1)
 
-    def detected(self, text: Tensor, attention_mask: Tensor) -> Tensor:
+    def detect_mentions(self, text: Tensor, attention_mask: Tensor) -> Tensor:
         """Mentions (M, 3) by argmax of Eq. (2), never on the first and last token of a sequence
         (`compat: released`: the first)."""
         labels = self.detector(text).argmax(-1)
@@ -163,7 +163,7 @@ class KeBioLMEncoder(nn.Module):
         Without fusion layers the text states themselves (Section 4.5, (iii)).
         """
         return (
-            self._fused(text, mask, mention, mixture, len(self.bert.encoder.layer))
+            self._fuse(text, mask, mention, mixture, len(self.bert.encoder.layer))
             if self.fuses
             else text
         )
@@ -192,7 +192,7 @@ class KeBioLMEncoder(nn.Module):
         written = torch.cat([spans, first + first.new_tensor([0, 0, 1])])
         return written, torch.cat([mixture[kept], self.link(text, first)[1]])
 
-    def _fused(
+    def _fuse(
         self,
         text: Tensor,
         mask: Tensor | Packing | None,
@@ -211,10 +211,10 @@ class KeBioLMEncoder(nn.Module):
         if not self.fuses:
             return states_at(self.bert, input_ids, attention_mask, places)
         text, mask = self.text_states(input_ids, attention_mask)
-        mentions = self.detected(text, attention_mask)
+        mentions = self.detect_mentions(text, attention_mask)
         _, mixture, _ = self.link(text, mentions)
         last = len(self.bert.encoder.layer) - 1
-        states = self._fused(text, mask, mentions, mixture, last)
+        states = self._fuse(text, mask, mentions, mixture, last)
         return layer_at(self.bert.encoder.layer[last], states, attention_mask, places)
 
     def forward(
@@ -224,7 +224,7 @@ class KeBioLMEncoder(nn.Module):
         argmax."""
         text, mask = self.text_states(input_ids, attention_mask)
         if mentions is None:
-            mentions = self.detected(text, attention_mask)
+            mentions = self.detect_mentions(text, attention_mask)
         _, mixture, _ = self.link(text, mentions)
         return self.fused_states(text, mask, mentions, mixture)
 
@@ -253,7 +253,7 @@ def masked_lm(folder: str | Path) -> MaskedLM:
         )
     head.load_state_dict(own)
     words = encoder.bert.embeddings.word_embeddings.weight
-    return MaskedLM(encoder, head.transformed, words, head.bias, encoder.max_length).eval()
+    return MaskedLM(encoder, head.transform, words, head.bias, encoder.max_length).eval()
 
 
 class KeBioLM(PaperModule):

@@ -33,7 +33,9 @@ def detection_counts(encoder: Any, text: Tensor, batch: KeBioLMBatch) -> Tensor:
     # nothing of a blank batch
     counted = batch.attention_mask * (batch.bio_labels != -100).any(1, keepdim=True)
     return span_matches(
-        encoder.detected(text, counted), bio_spans(batch.bio_labels), batch.input_ids.shape[1]
+        encoder.detect_mentions(text, counted),
+        bio_spans(batch.bio_labels),
+        batch.input_ids.shape[1],
     )
 
 

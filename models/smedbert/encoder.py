@@ -90,7 +90,7 @@ class SMedBERTEncoder(nn.Module):
         """Make room for `size` tokens; new rows start as BERT's do."""
         self.bert.resize_token_embeddings(size)
 
-    def infused(self, states: Tensor, mentions: Mentions, places: Places = NOTHING) -> Tensor:
+    def infuse(self, states: Tensor, mentions: Mentions, places: Places = NOTHING) -> Tensor:
         """States (B, L, H) with the knowledge of the mentions: of those that have a neighbour, or
         of all."""
         there = mentions.neighbours >= 0
@@ -118,7 +118,7 @@ class SMedBERTEncoder(nn.Module):
         mask = layers_mask(self.bert, states, attention_mask)
         states = through_layers(self.bert, states, mask, 0, self.knowledge_after)
         if self.hybrid_attention and mentions is not None:
-            states = self.infused(
+            states = self.infuse(
                 states,
                 mentions,
                 attention_mask.places if isinstance(attention_mask, Layout) else NOTHING,

@@ -239,7 +239,7 @@ def test_ranked_asks_for_more_until_there_are_enough_concepts():
         order = np.tile(np.arange(k), (len(some), 1))
         return 1.0 - order / 1000, order
 
-    (found,) = names.ranked(search, [None])
+    (found,) = names.rank(search, [None])
     assert [c.concept for c in found] == [f"C{i:02d}" for i in range(20)] and [
         k for _, k in asked
     ] == [40, 160, 640]

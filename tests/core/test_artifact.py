@@ -18,7 +18,7 @@ def build_rows(folder: Path, text: str = "a", size: int = 1) -> Path:
     settings = {"format": 1, "sizes": (size,)}
     if not ROWS.is_kept(folder, {"settings": settings}):
         manifest: dict[str, object] = {"settings": settings}
-        with ROWS.writing(folder, manifest) as partial:
+        with ROWS.create(folder, manifest) as partial:
             (partial / "deep").mkdir()
             (partial / "deep" / "a.txt").write_text(text)
             manifest["counts"] = len(text)
@@ -34,21 +34,21 @@ def test_the_manifest_describes_what_was_built(tmp_path: Path) -> None:
         "sha256": {"deep/a.txt": sha256(folder / "deep/a.txt")},
     }
     one = Artifact("row", "make row", verified="a.txt")
-    with one.writing(tmp_path / "row", {}) as partial:
+    with one.create(tmp_path / "row", {}) as partial:
         (partial / "a.txt").write_text("a")
     assert one.read(tmp_path / "row") == {"sha256": sha256(folder / "deep/a.txt")}
     stems = Artifact("row", "make row", verified="{}.txt")
-    with stems.writing(tmp_path / "row", {}) as partial:
+    with stems.create(tmp_path / "row", {}) as partial:
         (partial / "a.txt").write_text("a")
     assert stems.read(tmp_path / "row")["sha256"].keys() == {"a"}
     none = Artifact("row", "make row", verified="")
-    with none.writing(tmp_path / "row", {"a": 1}) as partial:
+    with none.create(tmp_path / "row", {"a": 1}) as partial:
         (partial / "a.txt").write_text("a")
     assert none.read(tmp_path / "row") == {"a": 1}
 
 
 def test_nothing_is_left_of_what_fails(tmp_path: Path) -> None:
-    with pytest.raises(KeyError), ROWS.writing(tmp_path / "rows", {}) as partial:
+    with pytest.raises(KeyError), ROWS.create(tmp_path / "rows", {}) as partial:
         (partial / "a.txt").write_text("a")
         raise KeyError
     assert list(tmp_path.iterdir()) == []

@@ -19,9 +19,9 @@ def write(
 ) -> dict[str, Any] | None:
     """What an output says of itself; written where it is not complete."""
     own, output = settings or {"a": 1}, Output(path)
-    finished = output.finished(own, fresh)
+    finished = output.read_finished(own, fresh)
     if finished is None:
-        with output.written(own, {"rows": 1}) as handle:
+        with output.atomic_write(own, {"rows": 1}) as handle:
             handle.write(content)
     return finished
 
@@ -101,7 +101,7 @@ def test_a_complete_output_says_so_and_other_settings_are_named(tmp_path: Path) 
 
 def test_a_file_that_comes_meanwhile_is_left_alone(tmp_path: Path) -> None:
     output = Output(tmp_path / "out.jsonl")
-    with pytest.raises(InputError, match="meanwhile"), output.written({}, {}) as handle:
+    with pytest.raises(InputError, match="meanwhile"), output.atomic_write({}, {}) as handle:
         handle.write("ours")
         (tmp_path / "out.jsonl").write_text("theirs")
     assert (tmp_path / "out.jsonl").read_text() == "theirs" and len(list(tmp_path.iterdir())) == 1

@@ -105,7 +105,7 @@ def test_gold_labels_decode_to_the_gold_spans_across_windows(tmp_path: Path, enc
     batch = made.batch("score", [0, 1, 2])
     assert batch.labels is not None and batch.unit_mask is not None
     outputs = {i: batch.labels[i][batch.unit_mask[i]].numpy() for i in range(3)}
-    assert made.decoded("score", outputs) == [[entity]]
+    assert made.decode_outputs("score", outputs) == [[entity]]
 
 
 def test_units_point_at_their_first_token(tmp_path: Path, encoder: str) -> None:

@@ -299,7 +299,7 @@ def test_templates_of_every_case(source: GraphSamples, inputs: Inputs) -> None:
     for sample, epoch in itertools.product(source.train.tolist(), range(30)):
         rng = np.random.default_rng([0, epoch, sample])
         concept, target, _ = source.row(sample)
-        one = source.drawn(sample, rng)
+        one = source.draw(sample, rng)
         own = [n for c, n in source.members.tolist() if c == concept]
         assert (
             one.target == target and one.mention in own and (one.mention != target or len(own) == 1)
@@ -372,10 +372,10 @@ def test_drawn(names: int, described: int, few: int, seed: int) -> None:
 def test_held_out_names_are_in_no_training_sample(source: GraphSamples) -> None:
     held = {int(n) for _, n in source.kept_out}
     for sample, epoch in itertools.product(source.train.tolist(), range(5)):
-        one = source.drawn(sample, np.random.default_rng([epoch, sample]))
+        one = source.draw(sample, np.random.default_rng([epoch, sample]))
         assert not held & {one.mention, one.target, *one.context}
     for sample in source.held_out.tolist():
-        one = source.drawn(sample, np.random.default_rng(0))
+        one = source.draw(sample, np.random.default_rng(0))
         concept, mention, _ = source.row(sample)
         assert one.mention == mention and [concept, one.target] in source.members.tolist()
 
@@ -805,7 +805,7 @@ def test_training_and_linker_make_the_same_inputs(tuned: Folders, task: str) -> 
     data = make_data(tuned, batch_size=2, max_words=8)
     linking = load_linking(task)
     mention = linking.splits["train"][0]
-    ids, decoder, _ = data.linked(0, np.random.default_rng(0))
+    ids, decoder, _ = data.make_linking_example(0, np.random.default_rng(0))
     assert ids == data.inputs.encoder_input(
         mention.parts[0], context_of(mention, linking.documents)
     )

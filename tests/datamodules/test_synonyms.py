@@ -179,11 +179,11 @@ def test_sentences_are_the_text() -> None:
 
 def test_both_sides_named() -> None:
     pairs = Pairs([("肺结核", "结核"), ("感冒", "伤风"), ("甲", "甲")])
-    assert pairs.named("感冒又称伤风") and pairs.named("伤风和感冒")
-    assert not pairs.named("感冒和咳嗽") and not pairs.named("")
-    assert not pairs.named("肺结核很常见")  # 结核 only inside its partner
-    assert pairs.named("肺结核和肠结核") and not pairs.named("甲甲")
-    assert not Pairs([]).named("感冒")
+    assert pairs.are_named("感冒又称伤风") and pairs.are_named("伤风和感冒")
+    assert not pairs.are_named("感冒和咳嗽") and not pairs.are_named("")
+    assert not pairs.are_named("肺结核很常见")  # 结核 only inside its partner
+    assert pairs.are_named("肺结核和肠结核") and not pairs.are_named("甲甲")
+    assert not Pairs([]).are_named("感冒")
 
 
 def test_drop_removes_sentences_and_counts(tmp_path: Path, capsys: Any) -> None:

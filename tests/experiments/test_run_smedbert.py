@@ -313,13 +313,13 @@ def test_an_export_is_fine_tuned_with_linked_mentions(
         and encoder(str(tmp_path / "start")).load == encoder(export).load
     )
     seen: list[Mentions] = []
-    original = SMedBERTEncoder.infused
+    original = SMedBERTEncoder.infuse
 
     def infused(self: SMedBERTEncoder, states: Tensor, mentions: Mentions, *known: Any) -> Tensor:
         seen.append(mentions)
         return original(self, states, mentions, *known)
 
-    monkeypatch.setattr(SMedBERTEncoder, "infused", infused)
+    monkeypatch.setattr(SMedBERTEncoder, "infuse", infused)
     args = "--data.init_args.max_length 64 --trainer.max_epochs 1 --trainer.limit_train_batches 1"
     results, linked, width = {}, {}, {}
     for name, options in {"all": {}, "half": {"hits": 0.5, "k": 3}, "none": {"hits": 0}}.items():

@@ -167,7 +167,7 @@ def test_sapbert(tokenizer: PreTrainedTokenizerFast) -> None:
         [[2, 14, 15, 3, 0], [2, 9, 10, 11, 3]],
     ]
     assert batch.concept.tolist() == [5, 8, 5, 8]
-    names = make_sapbert(tokenizer, 1, 25).named(
+    names = make_sapbert(tokenizer, 1, 25).make_batch(
         np.array([1, 0]), np.array([5, 5]), np.array([1, 0])
     )
     assert names.query.tolist() == [False, True]
@@ -181,7 +181,7 @@ def make_finetune(
     data.max_length, data.language, data.linker = max_length, "en", None
     data.markers = ["kidney", "ache"]
     data.examples = {"train": list(rows)}
-    data.features = {"train": data.built(list(rows))}
+    data.features = {"train": data.build_features(list(rows))}
     return data
 
 
@@ -364,9 +364,9 @@ def test_genbioel() -> None:
     }
     # two tokens of context, one on each side; without prompt the decoder starts with the name
     data = make_genbioel(([9, 8], [7], [8, 9], [8]), max_length=7, max_mention=1)
-    assert data.linked(0, rng) == ([1, 8, 5, 7, 6, 8, 2], [2, 7, 4, 8], [N, N, 8, 2])
+    assert data.make_linking_example(0, rng) == ([1, 8, 5, 7, 6, 8, 2], [2, 7, 4, 8], [N, N, 8, 2])
     data.inputs.prompted = False
-    assert data.linked(0, rng)[1:] == ([2, 8], [8, 2])
+    assert data.make_linking_example(0, rng)[1:] == ([2, 8], [8, 2])
 
 
 def test_genbioel_denoising() -> None:

@@ -273,7 +273,7 @@ def test_smedberts_negatives() -> None:
     2 and 3. Evenly drawn ones are never the neighbour itself, and -1 where there are no more."""
     sampler = Sampler(np.array([1, 0, 0, 0]), np.array([1, 1, 2, 1]))
     draws = Scripted([[0.0, 0.28, 0.29, 0.71, 0.72, 0.99]])
-    assert sampler.drawn(np.array([3]), 6, draws).tolist() == [[1, 1, 2, 2, 3, 3]]
+    assert sampler.draw(np.array([3]), 6, draws).tolist() == [[1, 1, 2, 2, 3, 3]]
     drawn = sampler.others(np.array([2, 0]), 2, Scripted([1, 2, 0], [0]))
     assert drawn.tolist() == [[3, 1], [-1, -1]]
     assert once(np.array([[3, 1, 3, 1], [2, 2, 2, 0]])).tolist() == [[3, 1, -1, -1], [2, -1, -1, 0]]

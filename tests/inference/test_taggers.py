@@ -121,7 +121,7 @@ def test_a_span_scores_the_mean_of_its_labels_probabilities(
     model = load_tagger(trained("ner").folder / "export")
     assert isinstance(model, Tagger)
     text = "the doctor saw acne and polio"
-    (feature,) = model.data.tagged(
+    (feature,) = model.data.cut_windows(
         0, load_task(trained("ner").task).splits["test"][0]._replace(text=text, words=None)
     )
     ids = torch.tensor([feature.ids])
@@ -193,7 +193,7 @@ def test_a_long_text_is_read_in_overlapping_windows(
     text = " ".join(["the doctor saw acne and gave some zyban today"] * 12)
     (found,) = model.predict([text])
     features = list(
-        model.data.tagged(
+        model.data.cut_windows(
             0, load_task(trained(name).task).splits["test"][0]._replace(text=text, words=None), 3
         )
     )

@@ -26,7 +26,7 @@ def build_thing(folder: Path, made_of: str) -> bool:
     """Whether it was built."""
     if THING.is_kept(folder, {"made_of": made_of}):
         return False
-    with THING.writing(folder, {"made_of": made_of}) as partial:
+    with THING.create(folder, {"made_of": made_of}) as partial:
         (partial / "own").write_text(made_of)
     return True
 
@@ -56,10 +56,10 @@ def test_a_folder_of_something_else_is_not_replaced(tmp_path: Path, content: str
     else:
         graph({"A": "D"}, []).save(folder)
     before = sorted(path.name for path in folder.iterdir())
-    with pytest.raises(InputError, match="no thing; it is left alone"), THING.writing(folder, {}):
+    with pytest.raises(InputError, match="no thing; it is left alone"), THING.create(folder, {}):
         pass
     assert sorted(path.name for path in folder.iterdir()) == before
-    with THING.writing(tmp_path / "empty", {"made_of": 1}):
+    with THING.create(tmp_path / "empty", {"made_of": 1}):
         pass
 
 

@@ -166,14 +166,14 @@ def test_the_recall_of_a_backend_is_measured_when_it_is_built(tmp_path, backend,
     measured = manifest["backends"][backend]["recall@20"]
     loaded = Index.load(tmp_path / "i", MADE_OF, backend=backend, probes=2)
     assert (
-        loaded.recall == measured == loaded.measured()
+        loaded.recall == measured == loaded.measure_recall()
         and f"recall@20 {measured:.3f}" in caplog.text
     )
     assert set(manifest["sha256"]) == {"vectors.npy", f"{backend}.faiss"}
     queries = vectors[:40] + 0.1
     exact, found = top_rows(queries, vectors, 20).rows, loaded.search(queries, 20).rows
     share = np.mean([len(set(a) & set(b)) / 20 for a, b in zip(exact, found, strict=True)])
-    assert loaded.measured(queries) == pytest.approx(share)
+    assert loaded.measure_recall(queries) == pytest.approx(share)
 
 
 def test_vectors_are_mapped_and_the_file_stays(tmp_path):

@@ -57,7 +57,7 @@ def test_part_prediction_is_equation_7() -> None:
     head, states = PartPrediction(H, V, positions=4, size=3), torch.randn(2, 6, H)
     hidden = torch.tensor([[0, 1, 2, 0, 2, 0], [0, 1, 2, 1, 2, 0], [1, 4, 4, 3, 4, 1]])
     for y, (row, first, last, position, _, _) in zip(
-        head.transformed(states, hidden), hidden.tolist(), strict=True
+        head.transform(states, hidden), hidden.tolist(), strict=True
     ):
         h = torch.cat([states[row, first], states[row, last], head.position.weight[position]])
         one = norm(gelu(head.first.weight @ h), head.first_norm)
@@ -105,7 +105,7 @@ def by_hand(made: EMBERT, batch: EMBERTBatch) -> list[float]:
     ):
         for t, (label, end) in enumerate(zip(labels, ends, strict=True)):
             if label != -100:
-                logits = words @ made.head.transformed(states[row, t][None])[0] + made.head.bias
+                logits = words @ made.head.transform(states[row, t][None])[0] + made.head.bias
                 total[0] -= logits.log_softmax(0)[label].item()
             if end != -100:
                 total[3] -= made.segmentation(states[row, t][None])[0].log_softmax(0)[end].item()  # type: ignore[misc]
@@ -115,7 +115,7 @@ def by_hand(made: EMBERT, batch: EMBERTBatch) -> list[float]:
         total[2] -= made.consistency(states, around[None])[0].log_softmax(0)[label].item()  # type: ignore[misc]
     for row, token in zip(batch.hidden, batch.hidden_ids.tolist(), strict=True):
         side = int(row[5])
-        y = made.parts[side].transformed(states, row[None])[0]  # type: ignore[operator]
+        y = made.parts[side].transform(states, row[None])[0]  # type: ignore[operator]
         total[4 + side] -= (words @ y + made.parts[side].bias).log_softmax(0)[token].item()
     return total
 

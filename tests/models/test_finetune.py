@@ -277,12 +277,12 @@ def test_windows_are_predicted_as_one_text(tmp_path: Path, encoder: str) -> None
         start += len(e.text) + 1
     example = text[0]._replace(text=joined, words=words, entities=gold)
     long.examples["score"] = [example]
-    long.features["score"] = long.built([example])
+    long.features["score"] = long.build_features([example])
     assert len(long.features["score"]) > 2
     model.eval()
     batch = long.batch("score", range(len(long.features["score"])))
     outputs = dict(enumerate(model.head.outputs(model.states(batch), batch)))  # type: ignore[operator]
-    assert set(long.decoded("score", outputs)[0]) == set(gold)
+    assert set(long.decode_outputs("score", outputs)[0]) == set(gold)
 
 
 def _words(text: str) -> list[tuple[str, int]]:

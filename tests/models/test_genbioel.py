@@ -89,7 +89,9 @@ def slow_loss(model: GenBioEL, data: GenBioELData, samples: list[int], smoothing
     assert model.bart is not None
     total = torch.zeros(())
     for sample in samples:
-        ids, decoder, labels = data.linked(sample, np.random.default_rng([0, 1, sample]))
+        ids, decoder, labels = data.make_linking_example(
+            sample, np.random.default_rng([0, 1, sample])
+        )
         for place, label in enumerate(labels):
             if label == -100:
                 continue

@@ -196,7 +196,7 @@ def test_d1_compat_released_writes_as_the_released_code(
         nn.init.normal_(part)  # type: ignore[arg-type]
     nn.init.normal_(encoder.detector.bias)
     text, _ = encoder.text_states(batch.input_ids, batch.attention_mask)
-    counts = encoder.detected(text, batch.attention_mask)[:, 0].bincount(minlength=len(text))
+    counts = encoder.detect_mentions(text, batch.attention_mask)[:, 0].bincount(minlength=len(text))
     assert counts.max() > (counts.min() if most == 50 else 1)  # rows that are filled up, or cut
     expected = as_released(encoder, batch.input_ids, batch.attention_mask)
     real = batch.attention_mask.bool()
@@ -227,7 +227,7 @@ def test_d5_no_mention_on_special_tokens_or_padding(fake_kebiolm: Folders) -> No
     nn.init.zeros_(encoder.detector.weight)
     encoder.detector.bias.data = torch.tensor([0.0, 0.0, 1.0])  # everything is inside
     text, _ = encoder.text_states(batch.input_ids, batch.attention_mask)
-    spans = encoder.detected(text, batch.attention_mask)
+    spans = encoder.detect_mentions(text, batch.attention_mask)
     lengths = batch.attention_mask.sum(1)
     assert spans.tolist() == [[r, 1, int(n) - 1] for r, n in enumerate(lengths) if n > 2]
 

@@ -393,7 +393,7 @@ def test_kebiolm_fills_masks_with_its_fused_entities(fake_kebiolm: Folders, tmp_
     inputs, ones = torch.tensor([ids]), torch.ones(1, len(ids), dtype=torch.long)
     with torch.no_grad():
         text, _ = model.encoder.text_states(inputs, ones)
-        assert len(model.encoder.detected(text, ones))
+        assert len(model.encoder.detect_mentions(text, ones))
         states = model.encoder(inputs, ones)
         plain = model.encoder.bert(inputs, ones).last_hidden_state
         table = model.head(

@@ -70,7 +70,7 @@ class NgramLinker:
                 if candidates is None:
                     continue
                 end = starts[i + n - 1] + len(tokens[i + n - 1])
-                entity = self._meant(candidates, text[starts[i] : end])
+                entity = self._choose_meaning(candidates, text[starts[i] : end])
                 if entity is not None:
                     mentions.append(Mention(starts[i], end, entity, 1.0))
                     step = n
@@ -78,7 +78,9 @@ class NgramLinker:
             i += step
         return mentions
 
-    def _meant(self, candidates: list[tuple[int, int, str, bool, str]], surface: str) -> str | None:
+    def _choose_meaning(
+        self, candidates: list[tuple[int, int, str, bool, str]], surface: str
+    ) -> str | None:
         if len(candidates) == 1 and not candidates[0][3]:
             return candidates[0][2]
         surface = space_words(surface)

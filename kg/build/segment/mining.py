@@ -159,7 +159,7 @@ def build_segmenter(
     about = {"request": wanted, "singles": singles, "quality": quality, "seed": mining.seed}
     about |= {"graph": fingerprint(graph), "inputs": [path.name for path in paths]}
     manifest = about | _count_names(mined, names, added, own, reviewed, cut)
-    with SEGMENTER.writing(out, manifest) as folder:
+    with SEGMENTER.create(out, manifest) as folder:
         _write_tables(folder, mined, cut)
         whole.save(folder / "vocabulary")
     _print_counts(manifest, precision(mined, seed=mining.seed))

@@ -311,7 +311,7 @@ class _Reader:
             else:
                 self._add_part(where, row, part, entity)
 
-    def _required(self, where: str, row: Mapping[str, Any], part: Part, name: str) -> str:
+    def _require_field(self, where: str, row: Mapping[str, Any], part: Part, name: str) -> str:
         """A field; an empty one is an error, or counted."""
         value = _field(part, row, name)
         if name in ("id", "name") and DATE.fullmatch(value):
@@ -326,8 +326,8 @@ class _Reader:
         return value
 
     def _add_entity(self, where: str, row: Mapping[str, Any], part: Part) -> str:
-        entity = self._required(where, row, part, "id")
-        name = self._required(where, row, part, "name") if entity else ""
+        entity = self._require_field(where, row, part, "id")
+        name = self._require_field(where, row, part, "name") if entity else ""
         added = name and self.draft.add_entity(where, entity, name, _field(part, row, "type"))
         return entity if added else ""
 
@@ -335,18 +335,18 @@ class _Reader:
         draft = self.draft
         if part.part in ("triples", "equivalences"):
             names = REQUIRED[part.part]
-            values = {name: self._required(where, row, part, name) for name in names}
+            values = {name: self._require_field(where, row, part, name) for name in names}
             relation = values.get("relation") or _field(part, row, "relation") or SAME
             if all(values.values()):
                 draft.add_pair(where, part.part, values["head"], relation, values["tail"])
             return
-        own = entity if part.inherits else self._required(where, row, part, "id")
+        own = entity if part.inherits else self._require_field(where, row, part, "id")
         if not own:
             return
         name = REQUIRED[part.part][1]
         texts = fill_template(part.fields[name], row)
         if not texts and not part.inherits:
-            self._required(where, row, part, name)
+            self._require_field(where, row, part, name)
         for text in texts:
             if part.part == "definitions":
                 draft.add_definition(where, own, text.strip())
@@ -604,7 +604,7 @@ def _preset_tables(path: Path, preset: Preset, left_out: Counter[str]) -> list[_
                 fitting.append(layout)
                 continue
             heading = read_heading(file, layout.form)
-            missed = layout.lacking(heading)
+            missed = layout.find_missing(heading)
             if missed and (not lacking or len(missed) < len(lacking)):
                 lacking = missed
             fitting += [] if missed else [layout]

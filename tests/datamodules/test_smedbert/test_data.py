@@ -300,7 +300,7 @@ def test_the_sampler_draws_by_frequency_within_a_type(seed: int, kinds: int) -> 
         own = types == kind
         q = (frequency[own] + 1) / (frequency[own] + 1).sum()
         assert np.exp(sampler.log_q[own]) == pytest.approx(q)
-        drawn = sampler.drawn(np.flatnonzero(own)[:1], 4000, rng)[0]
+        drawn = sampler.draw(np.flatnonzero(own)[:1], 4000, rng)[0]
         assert (types[drawn] == kind).all()
         share = np.bincount(drawn, minlength=len(types))[own] / 4000
         assert np.abs(share - q).max() < 0.05

@@ -193,7 +193,7 @@ def test_d10_a_mention_without_neighbours_may_be_infused(fake_smedbert: Folders)
         type=torch.full_like(batch.masked.type, -1),
     )
     states = torch.randn(*batch.input_ids.shape, model.encoder.hidden_size)
-    changed = (model.encoder.infused(states, lonely) != states).any(-1)
+    changed = (model.encoder.infuse(states, lonely) != states).any(-1)
     inside = torch.zeros_like(changed)
     for row, start, end in lonely.span.tolist():
         inside[row, start:end] = True
