@@ -1,11 +1,11 @@
 """The files that a command writes for its user: what may be written over, and what is complete
 already.
 
-    output = Output(path, inputs)                       refuses an input, and a file inside a folder
-                                                        of inputs
-    facts = output.read_finished(settings, fresh)       of a complete output of the same settings;
-                                                        None where it is to be made
-    with output.atomic_write(settings, facts) as handle:writes it, and its manifest beside it
+    output = Output(path, inputs)                         refuses an input, and a file inside a
+                                                          folder of inputs
+    facts = output.read_finished(settings, fresh)         of a complete output of the same settings;
+                                                          None where it is to be made
+    with output.atomic_write(settings, facts) as handle:  writes it, and its manifest beside it
         …
 
 A finished output has OUTPUT.manifest.json beside it, which holds the settings it was made with

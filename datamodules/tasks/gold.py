@@ -67,7 +67,7 @@ class Gold:
         does not exist."""
         if graph is None:
             raise InputError(
-                f"{'--linking' if self.divide else '--gold'}: expected --graph, the folder of the"
+                f"{'--linking' if self.divided else '--gold'}: expected --graph, the folder of the"
                 " graph whose entities are gold"
             )
         files = files_in(self.gold, Counter())
@@ -78,7 +78,7 @@ class Gold:
             "types": sorted(self.gold_types),
             "graph": fingerprint(graph),
         }
-        return made_of | ({"divided": True} if self.divide else {})
+        return made_of | ({"divided": True} if self.divided else {})
 
     def name(self, graph: Path | None) -> str:
         """What results call the task: the first path's name, and a digest of everything that
@@ -247,7 +247,7 @@ def build_gold(gold: Gold, graph: Path, made_of: dict[str, Any], folder: Path) -
             f"{gold.gold[0]}: no mention in these files has an entity (CoNLL holds none). Expected"
             " ids of the graph; a tagger is trained and scored without them: kepl finetune --data"
         )
-    part_of = divide(gold, found) if gold.divide else dict.fromkeys(texts, SPLIT)
+    part_of = divide(gold, found) if gold.divided else dict.fromkeys(texts, SPLIT)
     splits: dict[str, list[Mention]] = {one: [] for one in dict.fromkeys(part_of.values())}
     annotated: dict[str, Spans] = {one: {} for one in splits}
     for mention in mentions:
