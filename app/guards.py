@@ -69,7 +69,7 @@ class Envelope:
             return
         headers = policy_headers(scope["path"])
 
-        async def answered(message: Message) -> None:
+        async def send_answer(message: Message) -> None:
             if message["type"] == "http.response.start":
                 known = {name.lower() for name, _ in message["headers"]}
                 more = [(k.lower().encode(), v.encode()) for k, v in headers.items()]
@@ -87,7 +87,7 @@ class Envelope:
             )
             await wrong(scope, receive, send)
             return
-        await self.app(scope, receive, answered)
+        await self.app(scope, receive, send_answer)
 
 
 class TokenCheck:
@@ -182,7 +182,7 @@ class BodyLimit:
         until = scope[UNTIL] = asyncio.get_running_loop().time() + self.seconds
         read, whole, wrong = 0, False, None
 
-        async def counted() -> Message:
+        async def receive_counted() -> Message:
             nonlocal read, whole, wrong
             if whole:
                 return await receive()
@@ -199,7 +199,7 @@ class BodyLimit:
                 return {"type": "http.disconnect"}
             return message
 
-        async def answered(message: Message) -> None:
+        async def send_answer(message: Message) -> None:
             if wrong is None:
                 await send(message)
             elif message["type"] == "http.response.start":
@@ -208,19 +208,19 @@ class BodyLimit:
                 else:
                     await wrong(scope, receive, send)
 
-        await self.app(scope, counted, answered)
+        await self.app(scope, receive_counted, send_answer)
 
 
 async def _refuse(answer: JSONResponse, scope: Scope, receive: Receive, send: Send) -> None:
     """Send an answer, drop what the client sends meanwhile (DROPPED bytes, DROPPING seconds at
     most), and end."""
 
-    async def unended(message: Message) -> None:
+    async def pass_on(message: Message) -> None:
         await send(
             {**message, "more_body": True} if message["type"] == "http.response.body" else message
         )
 
-    await answer(scope, receive, unended)
+    await answer(scope, receive, pass_on)
     dropped = 0
     try:
         async with asyncio.timeout(DROPPING):

@@ -137,13 +137,13 @@ class Measured:
             return
         began, status = time.perf_counter(), 500
 
-        async def answered(message: Message) -> None:
+        async def send_answer(message: Message) -> None:
             nonlocal status
             status = message.get("status", status)
             await send(message)
 
         try:
-            await self.app(scope, receive, answered)
+            await self.app(scope, receive, send_answer)
         finally:
             # the route's: anyone may ask for any number of paths
             path = getattr(scope.get("route"), "path", "other")

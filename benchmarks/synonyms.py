@@ -113,14 +113,14 @@ def with_neighbours(folder: str | Path, max_length: int = NAME_TOKENS) -> Linked
     found, tokenizer = links(folder), load_tokenizer(str(folder))
     degree = np.load(Path(folder) / "degree.npy", allow_pickle=False)
 
-    def linked(names: Sequence[str]) -> np.ndarray:
+    def link_names(names: Sequence[str]) -> np.ndarray:
         offsets = tokenizer(
             list(names), truncation=True, max_length=max_length, return_offsets_mapping=True
         )["offset_mapping"]
         mentions = found(list(names), offsets)
         return np.isin(np.arange(len(names)), mentions[degree[mentions[:, 3]] > 0, 0])
 
-    return linked
+    return link_names
 
 
 def vectors_of(

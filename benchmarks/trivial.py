@@ -216,7 +216,7 @@ def score_trivial(task: Task, share: float = 1.0, seed: int = 0) -> Scored:
     examples, manifest = selection.examples, task.manifest
     metric = manifest["metric"]
 
-    def measured(choice: Choice, split: str) -> tuple[dict[str, float], Mapping[str, np.ndarray]]:
+    def measure(choice: Choice, split: str) -> tuple[dict[str, float], Mapping[str, np.ndarray]]:
         return score_predictions(
             task.kind,
             choice.predict(examples[split]),
@@ -228,10 +228,10 @@ def score_trivial(task: Task, share: float = 1.0, seed: int = 0) -> Scored:
         )
 
     choices = list_choices(task, examples["train"])
-    selected = [measured(choice, "select")[0] for choice in choices]
+    selected = [measure(choice, "select")[0] for choice in choices]
     if selection.selected_on != "dev":
         choices = list_choices(task, examples["train"] + examples["select"])
-    tested = [measured(choice, "score") for choice in choices]
+    tested = [measure(choice, "score") for choice in choices]
     best = max(range(len(choices)), key=lambda i: selected[i][metric])
     scores, tallies = tested[best]
     every = {c.name: t[0][metric] for c, t in zip(choices, tested, strict=True)}

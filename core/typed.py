@@ -34,7 +34,7 @@ def check_types(function: Callable[P, R]) -> Callable[P, R]:
     several = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
 
     @wraps(function)
-    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+    def check_and_call(*args: P.args, **kwargs: P.kwargs) -> R:
         name = function.__qualname__.removesuffix(".__init__")
         try:
             given = signature.bind(*args, **kwargs).arguments
@@ -46,7 +46,7 @@ def check_types(function: Callable[P, R]) -> Callable[P, R]:
                 check(f"{name}: {parameter}", value, _resolve_annotation(own.annotation, function))
         return function(*args, **kwargs)
 
-    return checked
+    return check_and_call
 
 
 def check_fields(record: Any) -> None:

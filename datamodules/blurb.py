@@ -323,14 +323,14 @@ def _elements(name: str, content: bytes) -> list[_Element]:
     def start(tag: str, values: dict[str, str]) -> None:
         result.append(_Element(f"{name}:{parser.CurrentLineNumber}", tag, values))
 
-    def declared(entity: str, *_: object) -> None:
+    def refuse_declaration(entity: str, *_: object) -> None:
         raise InputError(
             f"{name}:{parser.CurrentLineNumber}: the file declares the XML entity {entity!r}."
             " Remove it."
         )
 
     parser.StartElementHandler = start
-    parser.EntityDeclHandler = declared
+    parser.EntityDeclHandler = refuse_declaration
     try:
         parser.Parse(content, True)
     except expat.ExpatError as error:

@@ -137,8 +137,8 @@ def linker(
     """
     found = links(folder, hits, foreign)
 
-    def linked(texts: list[str], offsets: list[list[tuple[int, int]]]) -> Aligned:
+    def link_texts(texts: list[str], offsets: list[list[tuple[int, int]]]) -> Aligned:
         rows = torch.from_numpy(found(texts, offsets))
         return Aligned(rows[:, :3], rows[:, 3])
 
-    return linked
+    return link_texts

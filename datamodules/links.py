@@ -82,14 +82,14 @@ def links(
         found[:, 2] = given[found[:, 2]]
         return found
 
-    def linked(texts: list[str], offsets: list[list[tuple[int, int]]]) -> np.ndarray:
+    def link_texts(texts: list[str], offsets: list[list[tuple[int, int]]]) -> np.ndarray:
         spans = []
         for row, (text, places) in enumerate(zip(texts, offsets, strict=True)):
             found = place_on_tokens(link_text(text), places)
             spans.append(np.insert(found, 0, row, axis=1))
         return np.concatenate(spans) if spans else np.zeros((0, 4), np.int64)
 
-    return linked
+    return link_texts
 
 
 def place_on_tokens(rows: np.ndarray, offsets: list[tuple[int, int]]) -> np.ndarray:

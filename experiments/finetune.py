@@ -275,9 +275,8 @@ def train(cli: FinetuneCLI) -> dict[str, Any]:
     run, trainer, data = cli.run, cli.trainer, cli.datamodule
     if run.finished:
         LOG.info(f"{run.folder}: already finished (FRESH=1 trains it again)")
-        run.journal.tags(
-            read_inherited_tags()
-        )  # what a killed process had not delivered goes along
+        # what a killed process had not delivered goes along
+        run.journal.tags(read_inherited_tags())
         run.close()
         return read_json(run.folder / "scores.json")  # type: ignore[no-any-return]
     run.record()

@@ -128,13 +128,13 @@ def packed_attention(
         return result
     _, offsets, longest = attention_mask
 
-    def ragged(x: Tensor) -> Tensor:
+    def make_ragged(x: Tensor) -> Tensor:
         rows = nested_tensor_from_jagged(
             x[0].transpose(0, 1), offsets, min_seqlen=1, max_seqlen=longest
         )
         return rows.transpose(1, 2)
 
-    own = ragged(query), ragged(key), ragged(value)
+    own = make_ragged(query), make_ragged(key), make_ragged(value)
     read = scaled_dot_product_attention(*own, dropout_p=dropout, scale=scaling)
     return read.transpose(1, 2).values()[None], None
 

@@ -158,6 +158,41 @@ def test_functions_are_named_by_a_verb_and_its_object() -> None:
     )
 
 
+#: single words that end in -ed and are verbs or nouns
+VERBS_IN_ED = frozenset({"embed", "feed", "pubmed", "seed", "speed"})
+
+
+def participles(text: str) -> list[tuple[int, str]]:
+    """(line, name) of every function or method that is named by a bare participle, `linked` for
+    `link`; properties are values, and may be."""
+    return [
+        (node.lineno, node.name)
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        if re.fullmatch(r"_*([a-z]+ed|written|drawn|chosen)", node.name)
+        if node.name.strip("_") not in VERBS_IN_ED
+        if not any(ast.unparse(d) == "property" for d in node.decorator_list)
+    ]
+
+
+def test_functions_are_not_named_by_participles() -> None:
+    found = [
+        f"{file.relative_to(ROOT)}:{line}: {name}"
+        for file in files()
+        if file.suffix == ".py" and file.relative_to(ROOT).parts[0] != "tests"
+        for line, name in participles(file.read_text())
+    ]
+    assert not found, "a function that does something begins with a verb:\n" + "\n".join(found)
+
+
+def test_participles_are_found() -> None:
+    text = (
+        "def linked(): ...\ndef _drawn(): ...\ndef embed(): ...\ndef link_all(): ...\n"
+        "class A:\n    @property\n    def shared(self): ...\n    def named(self): ...\n"
+    )
+    assert [name for _, name in participles(text)] == ["linked", "_drawn", "named"]
+
+
 def test_unclear_names_are_found() -> None:
     names = (
         "told",

@@ -168,16 +168,16 @@ def count_matches(
 
     owner: dict[int, int] = {}  # found -> gold
 
-    def assigned(number: int, tried: set[int]) -> bool:
+    def assign(number: int, tried: set[int]) -> bool:
         for i, place in enumerate(found):
             if i not in tried and fits(place, gold[number]):
                 tried.add(i)
-                if i not in owner or assigned(owner[i], tried):
+                if i not in owner or assign(owner[i], tried):
                     owner[i] = number
                     return True
         return False
 
-    return sum(assigned(number, set()) for number in range(len(gold)))
+    return sum(assign(number, set()) for number in range(len(gold)))
 
 
 def tallies_of(found: Sequence[Place], gold: Sequence[Place]) -> dict[str, tuple[int, int, int]]:

@@ -40,8 +40,8 @@ def linker(
             f" {folder / 'neighbours'}"
         )
 
-    def linked(texts: list[str], offsets: list[list[tuple[int, int]]]) -> Mentions:
+    def link_texts(texts: list[str], offsets: list[list[tuple[int, int]]]) -> Mentions:
         rows = found(texts, offsets)
         return mentions(rows[:, :3], rows[:, 3], np.asarray(table[rows[:, 3]])[:, :k], types)
 
-    return linked
+    return link_texts

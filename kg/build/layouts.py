@@ -217,7 +217,7 @@ class Layout:
     null: frozenset[str] = frozenset()
     each: tuple[str, ...] = ()
 
-    def renamed(self, column: str) -> str:
+    def rename_column(self, column: str) -> str:
         """The name of a heading's column by the rules of `rename`."""
         for pattern, name in self.rename:
             if match := pattern.fullmatch(column):
@@ -226,7 +226,7 @@ class Layout:
 
     def find_missing(self, columns: Sequence[str]) -> list[str]:
         """The columns that the table cannot do without and does not have."""
-        have = {self.renamed(column) for column in columns}
+        have = {self.rename_column(column) for column in columns}
         matched = [pattern for column, pattern in self.match.items() if column in have]
         groups = {name for pattern in matched for name in pattern.groupindex}
         needed = [{column} for column in self.where]
@@ -267,7 +267,7 @@ class Layout:
         with the groups of `match`."""
         for own in self._expand(row):
             if self.rename:
-                own = {self.renamed(column): value for column, value in own.items()}
+                own = {self.rename_column(column): value for column, value in own.items()}
             if self.null:
                 own = {k: "" if _is_among(v, self.null) else v for k, v in own.items()}
             if not passes(own, self.where, self.unless):

@@ -53,12 +53,12 @@ def normaliser(rules: str) -> Callable[[str], str]:
         )
     chosen = [rule for name, rule in RULES.items() if name in names]
 
-    def normalised(name: str) -> str:
+    def normalise(name: str) -> str:
         for rule in chosen:
             name = rule(name) or name
         return name
 
-    return normalised
+    return normalise
 
 
 def one_name(names: Sequence[str], rule: str, key: str = "") -> str:

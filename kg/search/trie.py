@@ -127,7 +127,7 @@ def _check_names(
             f"trie: offsets must rise from 0 to the number of tokens, {len(names.tokens)}"
         )
 
-    def called(row: int) -> str:
+    def name_row(row: int) -> str:
         return f"name {row}" + (f" ({texts[row]!r})" if texts is not None else "")
 
     strange = (np.asarray(names.tokens) < 0) | (np.asarray(names.tokens) >= vocabulary)
@@ -135,7 +135,7 @@ def _check_names(
         at = int(strange.argmax())
         row = int(np.searchsorted(offsets, at, "right")) - 1
         raise InputError(
-            f"trie: {called(row)} has token {names.tokens[at]}; expected 0 to {vocabulary - 1}"
+            f"trie: {name_row(row)} has token {names.tokens[at]}; expected 0 to {vocabulary - 1}"
         )
     usable = lengths > 0
     if max_length is not None:
@@ -148,7 +148,7 @@ def _check_names(
             else "tokenises to nothing"
         )
         raise InputError(
-            f"trie: {called(row)} {what}. Leave such names out of the dictionary, or have them"
+            f"trie: {name_row(row)} {what}. Leave such names out of the dictionary, or have them"
             " skipped."
         )
     return np.flatnonzero(usable)

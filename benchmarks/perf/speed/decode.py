@@ -81,7 +81,7 @@ def reference(
     """generate's (name, score) for each mention, best first."""
     length = len(prompts[0])
 
-    def allowed(mention: int, sequence: Tensor) -> list[int]:
+    def list_allowed(mention: int, sequence: Tensor) -> list[int]:
         node = trie
         for token in sequence.tolist()[length:]:
             node = node.get(token, {})
@@ -92,7 +92,7 @@ def reference(
             input_ids=ids,
             attention_mask=torch.ones_like(ids),
             decoder_input_ids=torch.tensor(prompts),
-            prefix_allowed_tokens_fn=allowed,
+            prefix_allowed_tokens_fn=list_allowed,
             num_beams=BEAMS,
             num_return_sequences=BEAMS,
             early_stopping="never",

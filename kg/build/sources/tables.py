@@ -287,7 +287,7 @@ class _Reader:
             return
         used = table.used_columns()
         used |= {column.partition(".")[0] for column in used} | table.used_by_others
-        further = [c for c in heading if table.layout.renamed(c) not in used]
+        further = [c for c in heading if table.layout.rename_column(c) not in used]
         if further:
             what = f"that no table of {table.part} has" if table.part else "that the preset leaves"
             listed = f"{', '.join(further):.200}"

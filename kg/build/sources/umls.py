@@ -427,7 +427,7 @@ def _triples(
     )
     kept = 0
 
-    def dropped(reason: str, keep: np.ndarray, also: np.ndarray) -> np.ndarray:
+    def drop(reason: str, keep: np.ndarray, also: np.ndarray) -> np.ndarray:
         left_out[reason] += int((keep & ~also).sum())
         return keep & also
 
@@ -440,9 +440,9 @@ def _triples(
         keep = _is_among(batch["SUPPRESS"], suppress) & _is_among(batch["SAB"], sources)
         left_out["MRREL rows by source or suppression"] += int((~keep).sum())
         labelled = pc.not_equal(label, "").to_numpy(False) & _is_among(label, relations)
-        keep = dropped("MRREL rows without RELA or by relation", keep, labelled)
-        keep = dropped("MRREL rows of concepts left out", keep, (head >= 0) & (tail >= 0))
-        keep = dropped("MRREL self loops", keep, head != tail)
+        keep = drop("MRREL rows without RELA or by relation", keep, labelled)
+        keep = drop("MRREL rows of concepts left out", keep, (head >= 0) & (tail >= 0))
+        keep = drop("MRREL self loops", keep, head != tail)
         relation = codes.encode(label.filter(pa.array(keep)))
         part = (
             (head[keep].astype(np.int64) << HEAD)
