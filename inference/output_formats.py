@@ -14,7 +14,7 @@ from core.reading import unpacked_name
 from core.spreadsheets import CsvWriter
 from inference.attributes import describe
 from kg.documents.bioc import HEAD, TAIL, bioc_document, biocjson_document
-from kg.documents.rows import MENTION_COLUMNS, mention_rows
+from kg.documents.tabular import MENTION_COLUMNS, mention_rows
 
 FORMATS = ("jsonl", "pubtator", "bioc", "biocjson", "csv", "tsv")
 #: of outputs, whose names may also end in .gz, .bz2 or .xz

@@ -45,7 +45,7 @@ from kg.documents.mentions import (
 from kg.documents.pubannotation import pubannotation_documents
 from kg.documents.pubmed import pubmed_documents
 from kg.documents.pubtator import pubtator_documents
-from kg.documents.rows import table_documents
+from kg.documents.tabular import table_documents
 from kg.documents.text import file_documents, paragraph_documents, text_documents
 from kg.documents.uima import xmi_documents
 from kg.documents.xml import root_of

@@ -47,9 +47,8 @@ def word_starts(text: str) -> list[int]:
     """Offset in `text` at which each of its :func:`words` begins."""
     if text.isascii():
         return _ascii_starts(text).tolist()
-    parts = _WORD.split(
-        fold_case(text)
-    )  # what is between words, a word, what is between, a word, ...
+    # what is between words, a word, what is between, a word, ...
+    parts = _WORD.split(fold_case(text))
     return list(accumulate(map(len, parts)))[:-1:2]
 
 

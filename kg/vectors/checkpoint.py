@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,8 +16,8 @@ from torch import Tensor
 from core.files import atomic_write
 from core.json_files import digest, read_json, write_json
 from core.reading import sha256
-from kg.vectors.train import LOG
 
+LOG = logging.getLogger(__name__)
 STATE = ("state.safetensors", "state.json")  #: files of a checkpoint
 
 
