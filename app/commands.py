@@ -334,7 +334,7 @@ def dashboard(port: int = 5000) -> int:
 
 
 def sync(folder: Path | None = None) -> None:
-    """Deliver to MLflow what runs recorded while it did not answer.
+    """Deliver to MLflow what runs recorded while it did not answer, and what its store has lost.
 
     Args:
         folder: Folder of runs. Default: that of all runs ($KEPL_RUNS).
@@ -343,10 +343,11 @@ def sync(folder: Path | None = None) -> None:
       kepl sync
       kepl sync graphs/transe.training
     """
-    from core.journal import sync
+    from core.journal import forget_lost, sync
 
     if folder is not None and not folder.is_dir():
         raise InputError(f"{folder}: no such folder. Expected one of runs.")
+    forget_lost(folder)
     runs, lines, busy = sync(folder)
     going = f"; {busy} still running, which deliver by themselves" if busy else ""
     print(f"{lines:,} records of {runs} runs delivered{going}")

@@ -474,6 +474,26 @@ def find_waiting(folder: str | Path | None = None, parent: str | None = None) ->
     return found
 
 
+def forget_lost(folder: str | Path | None = None) -> None:
+    """Forget the MLflow runs that the store no longer has, so that :func:`sync` delivers their
+    journals again. Raises InputError when MLflow does not answer."""
+    from mlflow import MlflowClient
+    from mlflow.exceptions import MlflowException
+
+    client = MlflowClient(tracking_uri())
+    with explaining_store(), _one_writer():
+        for path in sorted(Path(folder or runs_folder()).rglob(JOURNAL)):
+            known = _read_known(path.parent)
+            if not known.get("run_id") or known.get("tracking_uri") != tracking_uri():
+                continue
+            try:
+                client.get_run(known["run_id"])
+            except MlflowException as error:
+                if error.error_code != "RESOURCE_DOES_NOT_EXIST":
+                    raise
+                write_json(path.parent / KNOWN, {})
+
+
 def sync(folder: str | Path | None = None, parent: str | None = None) -> tuple[int, int, int]:
     """Deliver every journal that :func:`find_waiting` returns. Returns (runs, lines, runs
     that a process is writing).

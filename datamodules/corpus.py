@@ -10,6 +10,7 @@ equal texts stay together) is held out for validation.
 
 from __future__ import annotations
 
+import bisect
 import hashlib
 import shutil
 from collections.abc import Iterator, Sequence
@@ -64,11 +65,13 @@ def is_held_out(text: str, share: float) -> bool:
 def _disjoint(spans: np.ndarray) -> np.ndarray:
     """Rows of (m, 3) start, end, entity, overlaps resolved: the longest stays, then the leftmost.
     In text order."""
-    kept: list[np.ndarray] = []
-    for row in spans[np.lexsort((spans[:, 0], spans[:, 0] - spans[:, 1]))]:
-        if all(row[1] <= k[0] or row[0] >= k[1] for k in kept):
-            kept.append(row)
-    return np.array(sorted(kept, key=lambda r: r[0]), np.int32).reshape(-1, 3)
+    kept: list[tuple[int, int, int]] = []  # in text order
+    for start, end, entity in spans[np.lexsort((spans[:, 0], spans[:, 0] - spans[:, 1]))].tolist():
+        # the spans before this place begin before this one ends: the last may reach into it
+        place = bisect.bisect_left(kept, (end,))
+        if not place or kept[place - 1][1] <= start:
+            kept.insert(place, (start, end, entity))
+    return np.array(kept, np.int32).reshape(-1, 3)
 
 
 def _pieces(word_start: np.ndarray, mentions: np.ndarray, limit: int) -> Iterator[tuple[int, int]]:
@@ -181,8 +184,10 @@ def _examples(
             mentions = _token_mentions(row, encodings["offset_mapping"][i], counts)
             outside = is_held_out(row.record["text"], held_out)
             for start, end in _pieces(word_start, mentions, limit):
-                inside = mentions[(mentions[:, 0] >= start) & (mentions[:, 1] <= end)]
-                inside = inside - np.array([start, start, 0], np.int32)
+                # mentions are disjoint, in text order: their starts ascend, and so do their ends
+                first = np.searchsorted(mentions[:, 0], start)
+                last = np.searchsorted(mentions[:, 1], end, side="right")
+                inside = mentions[first:last] - np.array([start, start, 0], np.int32)
                 yield Example(ids[start:end], word_start[start:end], inside), outside
                 if end < len(ids) and long_texts == "truncate":
                     counts["truncated_tokens"] += len(ids) - end

@@ -190,6 +190,14 @@ def write_plot(path: Path, history: dict[str, list[tuple[int, float]]]) -> None:
         figure.savefig(handle, format="png", dpi=120)
 
 
+#: files of a finished run that others read
+OUTPUTS = (
+    "scores.json",
+    "outcomes.parquet",
+    "predictions.jsonl",
+    "export/manifest.json",
+    "export/model.safetensors",
+)
 #: files of a source that an encoder in a fine-tuned export goes without
 NOT_OF_ENCODER = (
     "model*.safetensors",
@@ -274,6 +282,7 @@ def train(cli: FinetuneCLI) -> dict[str, Any]:
     """Train, choose the best epoch, score once. Returns what scores.json holds."""
     run, trainer, data = cli.run, cli.trainer, cli.datamodule
     if run.finished:
+        check_outputs(run.folder)
         LOG.info(f"{run.folder}: already finished (FRESH=1 trains it again)")
         # what a killed process had not delivered goes along
         run.journal.tags(read_inherited_tags())
@@ -306,6 +315,16 @@ def train(cli: FinetuneCLI) -> dict[str, Any]:
     shutil.rmtree(run.checkpoints)
     run.close()
     return scores
+
+
+def check_outputs(folder: Path) -> None:
+    """Raise InputError where a finished run has lost a file that others read."""
+    missing = [name for name in OUTPUTS if not (folder / name).is_file()]
+    if missing:
+        raise InputError(
+            f"{folder}: a finished run without its {', '.join(missing)}. Put it back, or train the"
+            " run again: --fresh (FRESH=1)"
+        )
 
 
 def selected_result(cli: FinetuneCLI, epoch: int) -> dict[str, Any]:

@@ -53,14 +53,23 @@ class Inputs:
     mirror: Sequence[str] = ()
 
     SEVERAL: ClassVar[tuple[str, ...]] = ("GRAPH", "CORPUS", "LINKER", "MIRROR")
+    PATHS: ClassVar[tuple[str, ...]] = ("GRAPH", "UMLS", "CORPUS", "MIRROR")
 
     def list_inputs(self) -> dict[str, list[str]]:
-        """{NAME: its words} of the inputs that are given."""
+        """{NAME: its words} of the inputs that are given. Paths are absolute: the stages of a
+        pipeline do not run in the caller's folder."""
         words = {
             "UMLS": [str(self.umls)] if self.umls else [],
             "ENCODER": [self.encoder] if self.encoder else [],
         }
         words |= {name: list(getattr(self, name.lower())) for name in self.SEVERAL}
+        if self.encoder and Path(self.encoder).is_dir():
+            from datamodules.pretrained import PACKAGED  # loads a model library
+
+            if self.encoder not in PACKAGED:
+                words["ENCODER"] = [str(Path(self.encoder).absolute())]
+        for name in self.PATHS:
+            words[name] = [str(Path(word).absolute()) for word in words[name]]
         return {name: own for name, own in words.items() if own}
 
     def choice(self) -> dict[str, str]:

@@ -19,12 +19,13 @@ is experiments.pretrain:pretrain.
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import re
 import shlex
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from string import Formatter
@@ -89,10 +90,10 @@ def machine_words(chosen: Machine, gpu: bool = False, plan: bool = False) -> lis
     the machine that the stages will run on, not for this one. Raises InputError when GPUs are
     needed and not available.
     """
-    if any(n is not None and n < 1 for n in (chosen.devices, chosen.nodes)):
-        raise InputError(
-            f"DEVICES={chosen.devices}, NODES={chosen.nodes}: expected numbers of at least 1"
-        )
+    for name in ("devices", "nodes", "workers"):
+        number = getattr(chosen, name)
+        if number is not None and number < 1:
+            raise InputError(f"{name.upper()}={number}: expected a number of at least 1")
     found = gpus() if gpu or chosen.devices else 0
     if gpu and plan:
         found = max(found, chosen.devices or 1)
@@ -182,14 +183,18 @@ def commands(
     words += typed if rehearsed else []
     stages: list[Stage] = []
     before = [own for variant in trained.values() for own in variant.get("stages", [])]
+    used: set[str] = set()
     for stage in [*profile["stages"], *before]:
         if stage.get("unless", "") not in given:
+            used |= names_in(stage)
             values |= fill_all(stage.get("sets", {}), values)
             options = option_words(fill_all(stage.get("arguments", {}), values))
             options += fill(stage.get("words", []), values)
             stages.append(Stage(stage["title"], stage["run"], options))
     training = pipeline["training"] if trained else {}
     common = training.get("arguments", {}) | profile.get("arguments", {})
+    used |= names_in([common, list(trained.values())]) if trained else set()
+    check_used(paper, profile_name, given, used)
     for name, variant in trained.items():
         files = layered_configs(paper, training["configs"], variant, profile)
         own = option_words(fill_all(common | variant.get("arguments", {}), values))
@@ -199,6 +204,34 @@ def commands(
         together = variant.get("together") if "experiments/common/cpu.yaml" in words else None
         stages.append(Stage(variant["title"], "experiments.run", options, name, together))
     return stages
+
+
+def names_in(part: Any) -> set[str]:
+    """The inputs, {NAME}, that a part of a pipeline.yaml uses."""
+    return set(re.findall(r"\{([A-Z]+)\}", json.dumps(part)))
+
+
+def check_used(
+    paper: str, profile_name: str, given: Mapping[str, list[str]], used: Collection[str]
+) -> None:
+    """Raises InputError for an input that was given and no stage uses. MIRROR= may find nothing to
+    do."""
+    for name in given:
+        if name in used or name == "MIRROR":
+            continue
+        users = []
+        for other in papers():
+            pipeline = pipeline_of(other)
+            profiles = [
+                profile
+                for profile, own in pipeline["profiles"].items()
+                if name in names_in([own["stages"], pipeline.get("training")])
+            ]
+            users += [f"{other} ({', '.join(profiles)})"] if profiles else []
+        raise InputError(
+            f"{name}: no stage of {paper} uses it with PROFILE={profile_name} and what else is"
+            f" given. Leave it out; it belongs to {', '.join(users) or 'no paper'}"
+        )
 
 
 def check_needs(

@@ -300,12 +300,12 @@ class Embed:
     json: bool = False
 
     def run(self) -> None:
-        from experiments.names import encoder
-
         if bool(self.output) == self.json:
             raise InputError("--output FILE or --json: expected one of the two")
         if self.text is not None and self.input is not None:
             raise InputError("--text or --input FILE: expected one of the two")
+        from experiments.names import encoder  # loads a model library
+
         chosen = encoder(self.model)
         if self.output is not None:
             check_ending(self.output, (".safetensors",))

@@ -128,10 +128,10 @@ def save_own_task(
     made_of = {"name": name, "suite": SUITE, "readers": READERS, "inputs": inputs}
     made_of |= {"read_as": format} if format else {}
     out = own_folder(name)
+    if has_manifest(out) and read_manifest(out).get("inputs") != inputs:
+        check_replaced(name, list(map(str, inputs)), fresh)
     if TASK.is_kept(out, made_of, quiet=True):
         return out
-    if has_manifest(out):
-        check_replaced(name, list(map(str, inputs)), fresh)
     left_out = Counter[str]()
     kind, language, splits = _read_parts(files, data, format, left_out)
     examples = [example for own in splits.values() for example in own]
@@ -441,8 +441,9 @@ def divide_documents(examples: Sequence[Any]) -> dict[str, list[Any]]:
     names = sorted({example.document for example in examples}, key=document_hash)
     if len(names) < 3:
         raise InputError(
-            f"{len(names)} documents: expected at least three to train, choose and score on, or"
-            " files named train, dev and test"
+            f"{len(examples)} examples of {len(names)} documents (examples of one id are of one"
+            " document): expected at least three documents to train, choose and score on, or files"
+            " named train, dev and test"
         )
     test = max(1, round(TEST * len(names)))
     dev = max(1, round(DEV * len(names)))

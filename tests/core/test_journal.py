@@ -322,3 +322,23 @@ def test_values_without_a_step_are_of_step_0_and_many_parameters_arrive(
     assert points(journal.run_id) == [(0, 1.0)]
     recorded = mlflow.get_run(journal.run_id).data.params
     assert recorded == {f"p{number:03d}": str(number) for number in range(250)}
+
+
+def test_sync_delivers_again_what_the_store_has_lost(
+    runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("a", "b"):
+        with Journal(runs / name, "paper", f"seed {name}") as own:
+            own.metric("loss", 1.0, 0)
+            own.end()
+    assert main(["sync"]) == 0 and "0 records of 0 runs" in capsys.readouterr().out
+    lost = read_json(runs / "a" / "mlflow.json")["run_id"]
+    MlflowClient().delete_run(lost)  # is in the bin still
+    assert main(["sync"]) == 0 and "0 records of 0 runs" in capsys.readouterr().out
+    for table in ("metrics", "latest_metrics", "params", "tags", "runs"):
+        with sqlite3.connect(runs.parent / "mlflow.db") as database:
+            column = "run_uuid"
+            database.execute(f"delete from {table} where {column} = ?", (lost,))
+    assert main(["sync"]) == 0 and "of 1 runs delivered" in capsys.readouterr().out
+    new = read_json(runs / "a" / "mlflow.json")["run_id"]
+    assert new != lost and points(new) == [(0, 1.0)]

@@ -291,3 +291,53 @@ def test_a_damaged_shard(cut: bool, fake_kebiolm: Folders, tmp_path: Path) -> No
         fresh=True,
     )
     assert sha256(tmp_path / "c") == sha256(fake_kebiolm.corpus)  # the advice of the message works
+
+
+def slow_disjoint(spans: np.ndarray) -> list[list[int]]:
+    """The longest stays, then the leftmost, by comparing all pairs."""
+    kept: list[list[int]] = []
+    for row in sorted(spans.tolist(), key=lambda r: (r[0] - r[1], r[0])):
+        if all(row[1] <= other[0] or row[0] >= other[1] for other in kept):
+            kept.append(row)
+    return sorted(kept)
+
+
+def test_overlapping_mentions_are_resolved_as_by_comparing_all_pairs() -> None:
+    rng = np.random.default_rng(0)
+    for count in (0, 1, 2, 5, 30, 200):
+        start = rng.integers(0, 3 * count + 1, count)
+        spans = np.stack(
+            [start, start + rng.integers(1, 9, count), rng.integers(0, 50, count)], axis=1
+        )
+        assert corpus._disjoint(spans).tolist() == slow_disjoint(spans)
+
+
+def test_the_work_for_a_mention_does_not_grow_with_the_text(
+    fake_kebiolm: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pieces of a long text take their mentions by search, not by a look at all of them."""
+    looked_at: list[int] = []
+    original = np.searchsorted
+
+    def counting(rows: np.ndarray, *arguments: Any, **options: Any) -> Any:
+        looked_at.append(len(rows))
+        return original(rows, *arguments, **options)
+
+    (entity, *_) = KnowledgeGraph.load(fake_kebiolm.graph).ids.to_pylist()
+    text = "fever " * 400
+    mentions = [(6 * n, 6 * n + 5, entity) for n in range(400)]
+    folder = linked(tmp_path / "linked", fake_kebiolm, doc(text.strip(), *mentions))
+    monkeypatch.setattr(corpus.np, "searchsorted", counting)
+    corpus.build_corpus(
+        folder,
+        fake_kebiolm.graph,
+        fake_kebiolm.bert,
+        str(tmp_path / "out"),
+        max_length=12,
+        long_texts="split",
+        workers=1,
+    )
+    made = Corpus(str(tmp_path / "out"))
+    found = [made[n].mentions for n in range(len(made))]
+    assert sum(map(len, found)) == 400 and len(found) >= 40
+    assert all((m[:, 0] < m[:, 1]).all() and (m[:, 1] <= 10).all() for m in found)

@@ -181,13 +181,15 @@ def test_other_kinds_are_fine_tuned(
 
 
 def test_other_files_do_not_replace_a_task(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name, count in (("a", 6), ("b", 9)):
         write_records(notes(count), tmp_path / f"{name}.jsonl", "jsonl")
     save(tmp_path / "a.jsonl")
+    capsys.readouterr()
     with pytest.raises(InputError, match="a task of this name was made of"):
         save(tmp_path / "b.jsonl")
+    assert "built again" not in capsys.readouterr().err
     assert (
         sum(len({e.document for e in own}) for own in save(tmp_path / "a.jsonl").splits.values())
         == 6

@@ -183,6 +183,9 @@ def test_killed_before_it_is_scored_a_run_records_what_an_undisturbed_one_does(
     write_json(known, read_json(known) | {"delivered": sum(map(len, lines[:-5]))})
     assert "already finished" in start(encoder, tmp_path / "cut", task, *kill).stderr
     assert read_json(known)["delivered"] == (tmp_path / "cut" / "journal.jsonl").stat().st_size
+    (tmp_path / "cut" / "outcomes.parquet").unlink()
+    lost = start(encoder, tmp_path / "cut", task, *kill)
+    assert lost.returncode == 2 and "outcomes.parquet" in lost.stderr and "--fresh" in lost.stderr
 
 
 @pytest.mark.parametrize(

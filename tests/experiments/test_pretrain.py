@@ -31,10 +31,15 @@ pytestmark = pytest.mark.usefixtures("preloaded")
 ROOT = Path(__file__).parents[2]
 
 
-#: Inputs that every profile accepts, with a path that holds a blank.
-GIVEN = Inputs(
-    umls=Path("/data/META"), corpus=("/data/a.jsonl", "/data/b c.jsonl"), mirror=("/data/mirror",)
-)
+def inputs_of(name: str, profile: str) -> Inputs:
+    """The inputs that a profile uses, with a path that holds a blank."""
+    pipeline = pretrain.pipeline_of(name)
+    used = pretrain.names_in([pipeline["profiles"][profile]["stages"], pipeline.get("training")])
+    return Inputs(
+        umls=Path("/data/META") if "UMLS" in used else None,
+        corpus=("/data/a.jsonl", "/data/b c.jsonl") if "CORPUS" in used else (),
+        mirror=("/data/mirror",),
+    )
 
 
 def test_every_setting_is_filled_in(
@@ -48,7 +53,12 @@ def test_every_setting_is_filled_in(
         assert {"small", "paper"} <= set(pipeline["profiles"])
         for profile in pipeline["profiles"]:
             plan = commands(
-                paper, profile, Path("/w"), GIVEN, Machine(workers=3), args="--trainer.max_steps 7"
+                paper,
+                profile,
+                Path("/w"),
+                inputs_of(paper, profile),
+                Machine(workers=3),
+                args="--trainer.max_steps 7",
             )
             assert len(plan) > 2 and plan[-1].result
             for stage in plan:
@@ -62,7 +72,9 @@ def test_every_setting_is_filled_in(
                 words[words.index("--trainer.devices") + 1] == ("8" if profile == "paper" else "1")
                 for words in training
             )
-    linking = options_of_stage(commands("kebiolm", "paper", Path("/w"), GIVEN), "data link")
+    linking = options_of_stage(
+        commands("kebiolm", "paper", Path("/w"), inputs_of("kebiolm", "paper")), "data link"
+    )
     assert linking[linking.index("--input") + 1 : linking.index("--out")] == [
         "/data/a.jsonl",
         "/data/b c.jsonl",
@@ -78,7 +90,9 @@ def options_of_stage(plan: list[Stage], run: str) -> list[str]:
 def test_every_stage_is_a_command_that_accepts_its_arguments(name: str) -> None:
     """Each value parses to the type of its option, and no option without a default is left out."""
     for profile in pretrain.pipeline_of(name)["profiles"]:
-        plan = commands(name, profile, Path("/w"), GIVEN, Machine(workers=3), plan=True)
+        plan = commands(
+            name, profile, Path("/w"), inputs_of(name, profile), Machine(workers=3), plan=True
+        )
         for stage in (s for s in plan if not s.result):
             found = find_command(stage.run.split())
             assert found is not None, stage.run
@@ -148,7 +162,7 @@ def trainings() -> Iterator[tuple[str, str, str, dict[str, Any], list[str]]]:
                     paper,
                     profile,
                     Path("/w"),
-                    GIVEN,
+                    inputs_of(paper, profile),
                     Machine(devices=1),
                     variants=[variant],
                     plan=True,
@@ -352,7 +366,7 @@ def test_machines(monkeypatch: pytest.MonkeyPatch) -> None:
     assert machine_words(Machine(), gpu=True)[:2] == ["--config", "experiments/common/ddp.yaml"]
     with pytest.raises(InputError, match="DEVICES=4, but this machine has 2 GPUs"):
         machine_words(Machine(devices=4))
-    with pytest.raises(InputError, match="DEVICES=0, NODES=None: expected numbers of at least 1"):
+    with pytest.raises(InputError, match="DEVICES=0: expected a number of at least 1"):
         machine_words(Machine(devices=0))
     assert "16-mixed" in machine_words(Machine(precision="16-mixed"))
 
@@ -472,7 +486,9 @@ def test_variants_choose_among_trainings() -> None:
     def results(
         *variants: str, paper: str = "smedbert", profile: str = "small"
     ) -> list[str | None]:
-        plan = commands(paper, profile, Path("/w"), GIVEN, variants=variants, plan=True)
+        plan = commands(
+            paper, profile, Path("/w"), inputs_of(paper, profile), variants=variants, plan=True
+        )
         return [s.result for s in plan if s.result]
 
     assert results() == ["smedbert"] and results("plain", "smedbert") == ["smedbert", "plain"]
@@ -500,13 +516,34 @@ def test_variants_choose_among_trainings() -> None:
 
 
 def test_a_variant_may_differ_by_profile() -> None:
-    plan = commands("sapbert", "small", Path("/w"), GIVEN, variants=["bilingual"], plan=True)
+    plan = commands(
+        "sapbert",
+        "small",
+        Path("/w"),
+        inputs_of("sapbert", "small"),
+        variants=["bilingual"],
+        plan=True,
+    )
     titles = [stage.title for stage in plan]
     assert "Encoder with the graph's characters" in titles
-    paper = commands("sapbert", "paper", Path("/w"), GIVEN, variants=["bilingual"], plan=True)
+    paper = commands(
+        "sapbert",
+        "paper",
+        Path("/w"),
+        inputs_of("sapbert", "paper"),
+        variants=["bilingual"],
+        plan=True,
+    )
     assert "Encoder with the graph's characters" not in [stage.title for stage in paper]
     with pytest.raises(InputError, match="bilingual: none in PROFILE=ontologies; choose from: sma"):
-        commands("sapbert", "ontologies", Path("/w"), GIVEN, variants=["bilingual"], plan=True)
+        commands(
+            "sapbert",
+            "ontologies",
+            Path("/w"),
+            inputs_of("sapbert", "ontologies"),
+            variants=["bilingual"],
+            plan=True,
+        )
 
 
 def test_variants_train_together_on_a_cpu_only(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -533,3 +570,62 @@ def test_words_of_a_person_come_last(tmp_path):
     words = stages[-1].options
     places = [i for i, word in enumerate(words) if word == "--model.init_args.encoder"]
     assert len(places) == 2 and words[places[-1] + 1] == "mine"
+
+
+@pytest.mark.parametrize(
+    ("paper", "profile", "given", "message"),
+    [
+        ("sapbert", "small", Inputs(corpus=("/x",)), "CORPUS: no stage of sapbert uses it"),
+        ("sapbert", "small", Inputs(linker=("given",)), "belongs to kebiolm .small, paper.$"),
+        ("smedbert", "small", Inputs(linker=("given",)), "LINKER: no stage of smedbert"),
+        ("kebiolm", "small", Inputs(umls=Path("/x")), "UMLS: .* PROFILE=small .*kebiolm .paper."),
+        (
+            "kebiolm",
+            "paper",
+            Inputs(umls=Path("/x"), graph=("/g",), corpus=("/t",)),
+            "UMLS: no stage of kebiolm uses it",
+        ),
+        ("kg/cmekg_transr", "small", Inputs(encoder="minilm"), "ENCODER: no stage"),
+    ],
+)
+def test_an_input_that_no_stage_uses_is_refused(
+    paper: str, profile: str, given: Inputs, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pretrain, "gpus", lambda: 1)
+    with pytest.raises(InputError, match=message):
+        commands(paper, profile, Path("/w"), given)
+
+
+def test_the_mentions_of_a_person_s_own_text_are_used_in_the_small_profile() -> None:
+    own = Inputs(corpus=("/t.jsonl",), linker=("given", "--unknown", "drop"))
+    (link,) = [s for s in commands("kebiolm", "small", Path("/w"), own) if s.run == "data link"]
+    place = link.options.index("--linker")
+    assert link.options[place + 1 : place + 4] == ["given", "--unknown", "drop"]
+    (link,) = [s for s in commands("kebiolm", "small", Path("/w")) if s.run == "data link"]
+    assert link.options[link.options.index("--linker") + 1] == "dictionary"
+
+
+def test_inputs_are_those_of_the_caller_s_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stages run in the checkout, where a folder of the same name may be."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("minilm", "my_bert"):
+        (tmp_path / name).mkdir()
+    own = Inputs(graph=("g", "/h"), corpus=("a/b.txt",), umls=Path("m"), mirror=("d",))
+    assert own.list_inputs() == {
+        "GRAPH": [str(tmp_path / "g"), "/h"],
+        "CORPUS": [str(tmp_path / "a" / "b.txt")],
+        "UMLS": [str(tmp_path / "m")],
+        "MIRROR": [str(tmp_path / "d")],
+    }
+    assert Inputs(encoder="my_bert").list_inputs() == {"ENCODER": [str(tmp_path / "my_bert")]}
+    for name in ("minilm", "someone/bert"):  # a packaged name comes first, and one of the hub
+        assert Inputs(encoder=name).list_inputs() == {"ENCODER": [name]}
+    assert Inputs(linker=("given",)).list_inputs() == {"LINKER": ["given"]}
+
+
+@pytest.mark.parametrize("name", ["devices", "nodes", "workers"])
+def test_numbers_of_a_machine_are_positive(name: str) -> None:
+    with pytest.raises(InputError, match=f"^{name.upper()}=0: expected a number of at least 1"):
+        machine_words(Machine(**{name: 0}))
