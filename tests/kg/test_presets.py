@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -292,3 +293,25 @@ def test_a_delimiter_is_refused_where_no_table_is_delimited(tmp_path: Path) -> N
     (tmp_path / "t.jsonl").write_text('{"id": "A", "name": "fever"}\n')
     with pytest.raises(InputError, match="--delimiter tab: is of delimited text"):
         read_tables(tmp_path / "t.jsonl", delimiter="tab")
+
+
+@pytest.mark.parametrize("preset", ["ncbigene", "rxnorm", "snomed"])
+def test_a_quotation_mark_is_a_character_where_the_publisher_quotes_nothing(
+    preset: str, tmp_path: Path
+) -> None:
+    """Read as the beginning of a quoted field, it would swallow the lines after it."""
+    plain = read(preset, tmp_path / "plain")
+    path = WRITERS[preset](tmp_path / "marked")
+    marked = set()
+    for file in sorted(p for p in path.parent.rglob("*") if p.is_file()):
+        text = file.read_bytes().decode()
+        for name in plain.names.column("name").to_pylist():
+            field = re.compile(rf"([|\t]){re.escape(name)}(?=[|\t\r])")
+            if field.search(text):
+                text = field.sub(rf'\g<1>"{name}', text)
+                marked.add(f'"{name}')
+        file.write_bytes(text.encode())
+    made = read_tables(path, preset=preset)
+    for part in ("entities", "triples"):
+        assert made.counts()[part] == plain.counts()[part]
+    assert marked and marked <= set(made.names.column("name").to_pylist())
