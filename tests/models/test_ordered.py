@@ -14,6 +14,7 @@ from models.ordered import drop_masked, label_outside, measure_without_answers
 from tests.datamodules.test_ernie import data
 from tests.fakes.smedbert import Folders
 from tests.models.test_ernie import first_batch, module
+from tests.models.test_smedbert.test_module import module as smedbert_module
 
 
 def test_labels_inside_mentions_are_left_out() -> None:
@@ -61,3 +62,19 @@ def test_what_a_hidden_mention_is_given_does_not_change_the_loss_without_it(
     key = "loss_mlm_unlinked"
     assert torch.equal(before[key][0], after[key][0])  # type: ignore[index]
     assert not torch.equal(before["loss_mlm"][0], after["loss_mlm"][0])  # type: ignore[index]
+
+
+@pytest.mark.parametrize("make", [module, smedbert_module], ids=["ERNIE", "SMedBERT"])
+def test_training_starts_from_the_encoder_s_own_head(
+    make: Any, fake_smedbert: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def load(source: str, head: MLMHead) -> bool:
+        asked.append(source)
+        torch.nn.init.constant_(head.bias, 7.0)
+        return True
+
+    for place in ("models.ordered", "models.smedbert"):
+        monkeypatch.setattr(f"{place}.load_mlm_head", load)
+    assert (make(fake_smedbert).head.bias == 7).all() and asked == [fake_smedbert.bert]
