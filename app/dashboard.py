@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import subprocess
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlencode
 
 from core.commands import child_environment, python_command
+from core.files import InputError
 from core.tracking import ROOT, tracking_uri
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
+HOST = "127.0.0.1"
 VIEW = "scores"  #: the name of a table's view, in its address
 NEWEST = 200  #: runs whose metrics may be columns
 COLUMNS = 8
@@ -120,7 +123,7 @@ def prepare_views(client: MlflowClient) -> list[View]:
 
 def format_addresses(port: int, views: Sequence[View]) -> str:
     """Lines with the address of each table and of its charts."""
-    place = f"http://127.0.0.1:{port}/"
+    place = f"http://{HOST}:{port}/"
     lines = [f"{place}#/experiments?workflowType=machine_learning  (Ctrl+C ends it)"]
     for view in views[:LISTED]:
         lines += [f"{view.name}", f"  table   {place}{view.table}"]
@@ -132,13 +135,25 @@ def format_addresses(port: int, views: Sequence[View]) -> str:
 
 def command(port: int) -> list[str]:
     """The words that start MLflow."""
-    words = ["-m", "mlflow", "ui", "--workers", "1", "--host", "127.0.0.1", "--port", str(port)]
+    words = ["-m", "mlflow", "ui", "--workers", "1", "--host", HOST, "--port", str(port)]
     return python_command(*words, "--backend-store-uri", tracking_uri())
+
+
+def check_port(port: int) -> None:
+    """Raise InputError for a port that MLflow could not listen at: it would end in a traceback."""
+    try:
+        socket.create_server((HOST, port)).close()
+        reason = "it would be another one each time" if port == 0 else ""
+    except (OSError, OverflowError) as error:
+        reason = str(error)
+    if reason:
+        raise InputError(f"--port {port}: {reason}. Choose another one, from 1 to 65535.")
 
 
 def serve(port: int) -> int:
     """Run MLflow until it is interrupted or terminated, which ends MLflow, too. Returns its exit
-    code, or 0 after either."""
+    code, or 0 after either. Raises InputError for a port that cannot be had."""
+    check_port(port)
     from mlflow import MlflowClient
 
     environment = child_environment(

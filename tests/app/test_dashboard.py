@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import mlflow
 import pytest
 
 from app import dashboard
+from core.files import InputError
 
 NOTE = "mlflow.note.content"
 PROGRAM = """
@@ -20,6 +22,7 @@ from app import dashboard
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background processes ignore it, and so do their children
 child = "import os, time; print(os.getpid(), flush=True); time.sleep(60)"
 dashboard.prepare_views = lambda client: []
+dashboard.check_port = lambda port: None
 dashboard.command = lambda port: [sys.executable, "-c", child]
 sys.exit(dashboard.serve(5000))
 """  # noqa: E501
@@ -36,6 +39,20 @@ def test_a_stopped_dashboard_leaves_no_server(number: signal.Signals) -> None:
         program.send_signal(number)
         assert program.wait(20) == 0
     assert not child.exists()
+
+
+@pytest.mark.parametrize("port", [-1, 0, 65536, 99999999])
+def test_a_port_that_does_not_exist_is_one_error(port: int) -> None:
+    with pytest.raises(InputError, match=f"--port {port}: .* from 1 to 65535"):
+        dashboard.serve(port)
+
+
+def test_a_port_that_another_program_has_is_one_error() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(InputError, match=f"--port {port}: .*[Aa]ddress already in use"):
+            dashboard.serve(port)
+    dashboard.check_port(port)
 
 
 def test_columns_are_the_scores_of_the_best_split() -> None:
