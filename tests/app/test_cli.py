@@ -22,7 +22,7 @@ from core.files import InputError
 from core.json_files import read_json
 from core.logs import set_up
 from core.settings import Option, describe_type, options_of
-from experiments.pretrain import papers, pipeline_of
+from experiments.pretrain import names_in, papers, pipeline_of
 from inference.chain import Pipeline
 from tests.fakes import umls as fake_umls
 from tests.fakes.graphs import graph
@@ -532,21 +532,16 @@ def test_every_profile_of_every_pipeline_can_be_typed(
 ) -> None:
     """A pipeline's own, too (SapBERT's ontologies); another one is refused with those that there
     are."""
-    given = [
-        "--mirror",
-        str(tmp_path),
-        "--umls",
-        str(tmp_path),
-        "--corpus",
-        str(tmp_path / "c.txt"),
-        "--plan",
-        "true",
-    ]
+    inputs = {"UMLS": tmp_path, "CORPUS": tmp_path / "c.txt"}
+    given = ["--mirror", str(tmp_path), "--plan", "true"]
     found = {paper: pipeline_of(paper)["profiles"] for paper in papers()}
     assert "ontologies" in found["sapbert"]
     for paper, profiles in found.items():
         for profile in profiles:
-            assert main(["pretrain", paper, "--profile", profile, *given]) == 0, (paper, profile)
+            used = names_in(profiles[profile]["stages"])
+            own = [f"{name}={path}" for name, path in inputs.items() if name in used]
+            words = ["pretrain", paper, "--profile", profile, *given, *own]
+            assert main(words) == 0, (paper, profile)
     assert main(["pretrain", "sapbert", "PROFILE=ontology", *given]) == 2
     assert "Choose from: small, ontologies, paper" in capsys.readouterr().err
 

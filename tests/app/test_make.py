@@ -71,7 +71,9 @@ def test_values_arrive_unchanged_and_run_nothing(value: str, tmp_path: Path) -> 
 
 def test_a_setting_of_several_words_is_read_as_words() -> None:
     (linking,) = (words for words in stages('CORPUS=a $HOME/b "c d"') if "link" in words)
-    assert linking[linking.index("--input") + 1 : linking.index("--out")] == ["a", "$HOME/b", "c d"]
+    assert linking[linking.index("--input") + 1 : linking.index("--out")] == [
+        str(ROOT / name) for name in ("a", "$HOME/b", "c d")
+    ]
 
 
 def test_the_environment_is_no_source_of_settings() -> None:

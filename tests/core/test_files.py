@@ -123,7 +123,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
 import numpy as np, pyarrow as pa, pyarrow.parquet as pq, torch
 from pathlib import Path
 from safetensors.torch import save_file
-from core.files import InputError, written, written_folder
+from core.files import InputError, atomic_folder, atomic_write
 
 out, big, told = Path(sys.argv[1]), torch.zeros(100_000), []
 
@@ -134,11 +134,11 @@ def tried(opening, name, write):
     except InputError as error:
         told.append(str(error))
 
-tried(lambda path: written(path, "wb"), "checkpoint", lambda handle: torch.save({"w": big}, handle))
-tried(written, "text", lambda handle: handle.write("x" * 1_000_000))
-tried(written_folder, "export", lambda folder: save_file({"w": big}, folder / "w.safetensors"))
-tried(written_folder, "graph", lambda folder: pq.write_table(pa.table({"a": np.random.rand(100_000)}), folder / "t.parquet"))
-tried(written_folder, "trie", lambda folder: np.save(folder / "a.npy", big.numpy()))
+tried(lambda path: atomic_write(path, "wb"), "checkpoint", lambda handle: torch.save({"w": big}, handle))
+tried(atomic_write, "text", lambda handle: handle.write("x" * 1_000_000))
+tried(atomic_folder, "export", lambda folder: save_file({"w": big}, folder / "w.safetensors"))
+tried(atomic_folder, "graph", lambda folder: pq.write_table(pa.table({"a": np.random.rand(100_000)}), folder / "t.parquet"))
+tried(atomic_folder, "trie", lambda folder: np.save(folder / "a.npy", big.numpy()))
 assert len(told) == 5 and all("not written" in line for line in told), told
 assert [line.rpartition("/")[2].partition(":")[0] for line in told] == ["checkpoint", "text", "export", "graph", "trie"], told
 assert list(out.iterdir()) == []

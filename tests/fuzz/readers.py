@@ -19,12 +19,14 @@ from datamodules import blurb, chineseblue, formats, ranking
 from datamodules.linking import load_linking
 from datamodules.linking import readers as linking
 from datamodules.tasks import load_task
-from inference import stream
+from inference.predict import read_rows, typed_documents
 from kg import graph
 from kg.build import cleaning, thesaurus
 from kg.build.segment import cuts, evaluation, phrases, segmenter
 from kg.build.sources import cmekg, disease39, hpo, medic, mesh, obo, spo, tables, umls, xywy
 from kg.documents import formats as docs
+from kg.documents import pubtator
+from kg.documents.parts import InParts
 from kg.linking.run import link_corpus, linked_documents
 from kg.pagerank.table import frequencies
 from tests.fakes import blurb as fake_blurb
@@ -142,7 +144,11 @@ def document_rows(name: str, of: str = "documents") -> Callable[[Path], int | No
         counted = mentions + left_out[docs.NO_ENTITY]
         if of == "annotations":
             return None if left_out[docs.EMPTY] else counted
-        return None if left_out[docs.EMPTY] else counted + left_out[docs.RELATIONS] + 2 * len(found)
+        return (
+            None
+            if left_out[docs.EMPTY]
+            else counted + left_out[pubtator.RELATIONS] + 2 * len(found)
+        )
 
     return read
 
@@ -252,7 +258,7 @@ def _linked(folder: Path) -> list[Path]:
     fake_documents.graph().save(folder / "g")
     texts = [fake_documents.jsonl(folder / "a.jsonl")]
     with redirect_stdout(StringIO()):  # standard output is the fuzzer's
-        link_corpus(folder / "g", texts, folder / "out", work=docs.InParts(workers=1))
+        link_corpus(folder / "g", texts, folder / "out", work=InParts(workers=1))
     return sorted(p for p in (folder / "out").iterdir() if p.suffix in (".json", ".jsonl"))
 
 
@@ -278,9 +284,7 @@ def _chemprot(folder: Path) -> list[Path]:
 
 
 def _typed(name: str) -> Callable[[Path], int | None]:
-    return no_rows(
-        lambda path: list(stream.typed_documents([path], None, "skip", "utf-8", True)), name
-    )
+    return no_rows(lambda path: list(typed_documents([path], None, "skip", "utf-8", True)), name)
 
 
 def _numbers(folder: Path) -> list[Path]:
@@ -396,9 +400,7 @@ READERS: dict[str, Reader] = {
             '{"id": 7, "question": "what", "answers": ["a", "b"]}\n{"question": "why", "answers":'
             ' ["c"]}\n',
         ),
-        consumed(
-            lambda path: stream.read_rows([path], "question", "answers", "utf-8"), "a.jsonl", 0
-        ),
+        consumed(lambda path: read_rows([path], "question", "answers", "utf-8"), "a.jsonl", 0),
         full_lines,
     ),
     "tables": Reader(

@@ -293,7 +293,8 @@ def test_written_folder_failing_in_the_middle_keeps_the_old_folder(tmp_path):
 
 def test_killed_while_writing_leaves_no_file_under_the_real_name(tmp_path):
     script = (
-        "import os, sys; from core.files import written\nwith written(sys.argv[1]) as handle:\n   "
+        "import os, sys; from core.files import atomic_write\n"
+        "with atomic_write(sys.argv[1]) as handle:\n   "
         " handle.write('half'); handle.flush(); os._exit(9)"
     )
     root = Path(__file__).parents[2]

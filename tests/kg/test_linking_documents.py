@@ -10,7 +10,7 @@ import pytest
 
 from core.files import InputError
 from core.reading import limit_documents
-from kg.documents import formats as reading
+from kg.documents import pubmed
 from kg.documents.formats import documents, files_in, format_of
 from kg.documents.mentions import Document, Mention
 from tests.fakes import documents as fakes
@@ -467,4 +467,4 @@ def test_what_pubmed_holds_beside_title_and_abstract_is_counted(tmp_path):
     left_out = Counter()
     (read,) = documents([tmp_path / "x.xml"], left_out=left_out)
     assert read.text == "A\none two"
-    assert +left_out == Counter({reading.LABELS: 2, reading.OTHER_ABSTRACTS: 1, reading.DELETED: 2})
+    assert +left_out == Counter({pubmed.LABELS: 2, pubmed.OTHER_ABSTRACTS: 1, pubmed.DELETED: 2})

@@ -389,7 +389,7 @@ def test_validation_counts(fake_kebiolm: Folders) -> None:
         )  # type: ignore[union-attr]
 
     model.encoder.link = link  # type: ignore[union-attr,method-assign,assignment]
-    model.encoder.detected = lambda text, mask: batch.mention[:-1]  # type: ignore[union-attr,method-assign]
+    model.encoder.detect_mentions = lambda text, mask: batch.mention[:-1]  # type: ignore[union-attr,method-assign]
     logged = validate(model, [batch])
     n, unseen = len(batch.entity), int((batch.known == 0).sum())
     assert logged["val/linking_acc1"].item() == pytest.approx((n - 1) / n)
