@@ -78,6 +78,7 @@ KEYS = (
 Value = str | int | float | bool
 Point = dict[str, Value]
 LOG = logging.getLogger(__name__)
+WRONG_INPUT = 2  #: exit code of a command
 POINT = "sweep.point"  #: the tag that says which of the grid's settings a run has
 
 
@@ -502,8 +503,8 @@ def run_sweep(
     fresh: bool = False,
     check: Callable[[list[str]], object] = list,
 ) -> int:
-    """Run or resume a sweep; returns the exit code: 0, or 1 when a run failed. Raises InputError
-    for a wrong file.
+    """Run or resume a sweep; returns the exit code: 0, 2 when runs failed for what they were
+    given, else 1. Raises InputError for a wrong file.
 
     launcher: the words that start a command, before its own.  check: called with each command's
         words before any is started.
@@ -543,6 +544,9 @@ def run_sweep(
             client.log_artifact(parent, str(folder / "sweep.csv"))
             client.set_terminated(parent, "FAILED" if any(codes) else "FINISHED")
     print(format_table(lines) + f"\n\nsweep.csv in {folder}; MLflow run {parent} (make dashboard)")
-    if failed := sum(map(bool, codes)):
-        LOG.error(f"{failed} of {len(codes)} runs failed; the same command repeats them")
-    return int(bool(failed))
+    failures = [code for code in codes if code]
+    if failures:
+        LOG.error(f"{len(failures)} of {len(codes)} runs failed; the same command repeats them")
+    if set(failures) == {WRONG_INPUT}:
+        return WRONG_INPUT
+    return int(bool(failures))

@@ -320,6 +320,16 @@ def test_what_a_search_must_not_say(tmp_path: Path, change: dict[str, Any], mess
         read_sweep(config(tmp_path, **whole))
 
 
+def test_runs_that_refuse_their_input_are_wrong_input_of_the_sweep(
+    swept: Path, tmp_path: Path
+) -> None:
+    set_up()
+    for folder, others, expected in (("a", {}, 2), ("b", {"FAIL": "yes"}, 1)):
+        (tmp_path / folder).mkdir()
+        runs = [{"A": 0.25, "FAIL": "input"}, {"A": 0.5, "FAIL": "no", **others}]
+        assert run_sweep(config(tmp_path / folder, runs=runs, report=["dev/f1"])) == expected
+
+
 def test_a_sweeps_settings_are_checked_before_anything_runs(
     runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

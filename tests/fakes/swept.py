@@ -1,7 +1,8 @@
 """python -m tests.fakes.swept [NAME=VALUE ...]: an MLflow run as the commands of a sweep make
 theirs.
 
-WAIT= a file to make, and then to wait until killed; FAIL=yes exits with 3 after the run is made.
+WAIT= a file to make, and then to wait until killed; FAIL=yes exits with 3 after the run is made,
+FAIL=input with 2.
 """
 
 import json
@@ -32,3 +33,5 @@ if "WAIT" in given and not Path(given["WAIT"]).exists():
     time.sleep(600)
 if given.get("FAIL") == "yes" and not (runs_folder() / "mended").exists():
     sys.exit(3)
+if given.get("FAIL") == "input":
+    sys.exit(2)
