@@ -187,7 +187,7 @@ def _examples(
                 # mentions are disjoint, in text order: their starts ascend, and so do their ends
                 first = np.searchsorted(mentions[:, 0], start)
                 last = np.searchsorted(mentions[:, 1], end, side="right")
-                inside = mentions[first:last] - np.array([start, start, 0], np.int32)
+                inside: np.ndarray = mentions[first:last] - np.array([start, start, 0], np.int32)
                 yield Example(ids[start:end], word_start[start:end], inside), outside
                 if end < len(ids) and long_texts == "truncate":
                     counts["truncated_tokens"] += len(ids) - end
