@@ -110,7 +110,10 @@ def test_vectors_and_scores(place: Path, number: int, code: int, word: str) -> N
     time.sleep(8)
     assert process.poll() is None
     ended, lines = stop(process, number)
-    assert ended == code and lines[-1].startswith(f"{word}: nothing is written"), lines
+    # a library that runs Python from C when it is interrupted makes the interpreter end by the
+    # signal, which a shell reports as the same code
+    assert ended in (code, -number), lines
+    assert lines[-1].startswith(f"{word}: nothing is written"), lines
     assert not (place / "v.safetensors").exists() and "Traceback" not in "".join(lines)
 
 
