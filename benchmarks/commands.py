@@ -11,14 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from benchmarks.options import (
-    Evaluation,
-    Folds,
-    LinkerTuning,
-    Probing,
-    Reranking,
-    check_task,
-)
+from benchmarks.options import Evaluation, Folds, LinkerTuning, Probing, Reranking, check_task
 from core.files import InputError
 from datamodules.options import Files
 from datamodules.tasks.gold import Gold

@@ -19,14 +19,7 @@ from typing import Any
 
 import yaml
 
-from benchmarks.curves import (
-    Point,
-    draw_curve,
-    format_curve,
-    group_of,
-    name_systems,
-    score_curve,
-)
+from benchmarks.curves import Point, draw_curve, format_curve, group_of, name_systems, score_curve
 from benchmarks.results import STYLES, difference, mark_below
 from core.files import InputError
 from core.settings import nearest

@@ -1,9 +1,9 @@
 """The one record of a score, its store, and what is printed of several: comparisons and reports.
 
-An evaluator returns a :class:`Result` for every seed and saves it with :func:`save`: result.json,
-and outcomes.parquet with what each example counts (tallies, models.metrics), in the run's folder.
-Everything that compares scores reads :func:`list_stored` and works on fields. A label is printed
-from a result and never parsed.
+An evaluator returns a :class:`Result` for every seed and saves it with :func:`save_result`:
+result.json, and outcomes.parquet with what each example counts (tallies, models.metrics), in the
+run's folder. Everything that compares scores reads :func:`list_stored` and works on fields. A label
+is printed from a result and never parsed.
 """
 
 from __future__ import annotations

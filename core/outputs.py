@@ -157,7 +157,7 @@ class Output:
         self, settings: Mapping[str, Any], facts: Mapping[str, Any], mode: str = "w"
     ) -> Iterator[IO[Any]]:
         """Open the output for writing; its manifest is written when the block ends well. Raises
-        InputError as `written` does."""
+        InputError as `atomic_write` does."""
 
         def seal(partial: Path) -> None:
             if not self.existed and self.file.exists():

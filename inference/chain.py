@@ -33,13 +33,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 from core.files import InputError
 from core.settings import nearest
 from core.typed import check_types
-from experiments.names import (
-    close_names,
-    fine_tuned_names,
-    is_task,
-    may_be_hub_name,
-    recipes,
-)
+from experiments.names import close_names, fine_tuned_names, is_task, may_be_hub_name, recipes
 from inference.attributes import find_attributes
 from inference.detectors import (
     DICTIONARY,

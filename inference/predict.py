@@ -29,11 +29,7 @@ from inference.detectors import Detected, TaggerDetector, unite_mentions
 from inference.options import InputFormat, TextFiles, Work
 from inference.output_formats import format_of
 from inference.stream import Counts, Job, Source, count_lines, process_files
-from kg.documents.formats import (
-    check_options,
-    documents,
-    resolve_format,
-)
+from kg.documents.formats import check_options, documents, resolve_format
 from kg.documents.mentions import BY_LINE, Layout
 from kg.documents.pubtator import pubtator_annotations
 from kg.linking.passage import Passage
@@ -154,8 +150,9 @@ def predict_files(
 
     taggers  for a model of relations: what finds the mentions. Without them the files contain
              mentions with types: JSON lines as a tagger's output has them, or PubTator.
-    The rest as in :func:`link_files`. Raises InputError as :func:`process_files`, for taggers
-    beside another kind of model, and for an output format that cannot hold the records.
+
+    The rest as in :func:`inference.stream.link_files`. Raises InputError as :func:`process_files`,
+    for taggers beside another kind of model, and for an output format that cannot hold the records.
     """
     from inference import taggers as kinds
 

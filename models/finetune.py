@@ -30,14 +30,7 @@ from core.files import InputError
 from datamodules.finetune import IGNORE, FinetuneBatch
 from models.base import PaperModule
 from models.crf import LinearChainCRF
-from models.metrics import (
-    acc1_tallies,
-    accuracy_tallies,
-    f1_of,
-    label_tallies,
-    score,
-    span_tallies,
-)
+from models.metrics import acc1_tallies, accuracy_tallies, f1_of, label_tallies, score, span_tallies
 from models.recurrent import RecurrentLayer
 
 Head = Callable[[int, int], nn.Module]

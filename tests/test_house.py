@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import re
 import subprocess
@@ -250,3 +251,41 @@ def test_settings_are_typed_below_the_command_line() -> None:
     assert [
         f"{p.relative_to(ROOT)}: {m[0]}" for p in files for m in bad.finditer(p.read_text())
     ] == []
+
+
+def list_names(tree: ast.Module) -> set[str]:
+    """What a module defines, imports or assigns, attributes of objects among it."""
+    found = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                found.add(name)
+            case ast.ClassDef(name=name) | ast.alias(asname=None, name=name):
+                found.add(name.split(".")[0])
+            case ast.alias(asname=str(name)):
+                found.add(name)
+            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                found.add(name)
+    return found
+
+
+def test_what_docstrings_refer_to_exists() -> None:
+    """:func:`…` names what the module has, or a module and what that has."""
+    texts = {
+        ".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): p.read_text()
+        for p in SOURCES
+    }
+    names = {module: list_names(ast.parse(text)) for module, text in texts.items()}
+    inherited = {("models.crf", "decode")}  # of pytorch-crf
+    missing, count = [], 0
+    for module, text in texts.items():
+        for target in re.findall(r":(?:func|meth|class):`~?([\w.]+)`", text):
+            parts, count = target.split("."), count + 1
+            places = [".".join(parts[:end]) for end in range(len(parts), 0, -1)]
+            place = next((name for name in places if name in names), "")
+            rest = target.removeprefix(place).strip(".").split(".") if place else parts
+            known = names[place or module]
+            of_this_house = place or len(parts) == 1 or parts[0] in known
+            if of_this_house and not known.issuperset(rest) and (module, target) not in inherited:
+                missing.append(f"{module}: {target}")
+    assert count > 200 and not missing

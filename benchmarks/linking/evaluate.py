@@ -49,14 +49,7 @@ from benchmarks.results import (
 from core.files import InputError, atomic_write
 from datamodules.tasks.gold import definition_of
 from datamodules.tasks.linking import Task, linking_task
-from inference.linkers import (
-    Exact,
-    Linker,
-    Names,
-    NearestByTfIdf,
-    Ranking,
-    Translated,
-)
+from inference.linkers import Exact, Linker, Names, NearestByTfIdf, Ranking, Translated
 
 BASELINES: dict[str, Callable[[Names], Linker]] = {"exact": Exact, "tfidf": NearestByTfIdf}
 TRANSLATED = "translated"  #: a further baseline of tasks across languages

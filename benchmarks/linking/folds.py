@@ -10,10 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.options import Evaluation, Folds, Protocol, Split
-from benchmarks.results import (
-    Model,
-    model_of,
-)
+from benchmarks.results import Model, model_of
 from core.files import InputError
 from core.json_files import digest
 from core.settings import given_options
@@ -23,13 +20,7 @@ from datamodules.tasks.fetch import prepared_folds
 from datamodules.tasks.gold import SPLIT, Gold, gold_linking
 from datamodules.tasks.linking import Task
 from experiments.names import encoder
-from inference.linkers import (
-    DEPTH,
-    BackOff,
-    Linker,
-    Names,
-    Ranking,
-)
+from inference.linkers import DEPTH, BackOff, Linker, Names, Ranking
 from inference.load import Linkable, linkable_of
 from inference.options import check_uses
 from inference.reranker import Reranked, make_reranking

@@ -42,13 +42,7 @@ from core.arrays import read_table
 from core.artifact import Artifact, manifest_path
 from core.files import InputError
 from core.reading import sha256
-from datamodules.graph_names import (
-    NameSource,
-    describe_list,
-    number_texts,
-    read_list,
-    shuffle_rich,
-)
+from datamodules.graph_names import NameSource, describe_list, number_texts, read_list, shuffle_rich
 from datamodules.linking import Dictionary, Linking, load_linking
 from datamodules.sapbert.alike import normalise_names, same_words, similar_concepts, unite_concepts
 from datamodules.tokenizers import (

@@ -319,7 +319,7 @@ def copy_hit(hit: Hit, target: Path) -> None:
     """Write the file of `hit` to `target`."""
     for entry in _entries(hit.file, hit.mirror, []):
         if entry.paths == hit.paths:
-            # `written` would compress a name that ends in .gz again
+            # `atomic_write` would compress a name that ends in .gz again
             coming = target.with_name(target.name + ".new")
             with atomic_write(coming, "wb") as handle:
                 shutil.copyfileobj(entry.stream, handle, BLOCK)

@@ -29,12 +29,7 @@ from datamodules.linking.readers import graph_dictionary
 from datamodules.tasks import Tagged
 from datamodules.tasks.linking import Task
 from datamodules.tasks.own import divide_documents, split_files
-from kg.documents.formats import (
-    annotated_documents,
-    check_annotated,
-    files_in,
-    with_annotations,
-)
+from kg.documents.formats import annotated_documents, check_annotated, files_in, with_annotations
 from kg.documents.mentions import Document
 from kg.graph import KnowledgeGraph, fingerprint, split_types
 from kg.ids import BareIds, Ids

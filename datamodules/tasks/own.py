@@ -36,12 +36,7 @@ from datamodules.tasks.definition import SUITE_OWN as SUITE
 from datamodules.tasks.definition import Definition, own_folder
 from datamodules.tasks.selection import document_hash
 from kg.documents.conll import UNTYPED
-from kg.documents.formats import (
-    annotated_documents,
-    check_annotated,
-    files_in,
-    with_annotations,
-)
+from kg.documents.formats import annotated_documents, check_annotated, files_in, with_annotations
 from kg.documents.mentions import Document
 
 LOG = logging.getLogger(__name__)

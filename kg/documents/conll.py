@@ -18,14 +18,7 @@ from typing import Any, NamedTuple
 from core.files import InputError
 from core.reading import excerpt, lines
 from kg.documents.brat import LINE_MARKS
-from kg.documents.mentions import (
-    BY_LINE,
-    Document,
-    Layout,
-    Mention,
-    Source,
-    make_document,
-)
+from kg.documents.mentions import BY_LINE, Document, Layout, Mention, Source, make_document
 
 #: an entity's tag in front of its type, of BIOES and BILOU as in BIO
 BEGINS, INSIDE, ENDS, TAG = "BSU", "IELM", "ESLU", re.compile(r"([BIOESLUM])[-_](.+)")

@@ -8,14 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from core.files import InputError
-from kg.documents.mentions import (
-    BY_LINE,
-    Document,
-    Layout,
-    Mention,
-    Source,
-    make_document,
-)
+from kg.documents.mentions import BY_LINE, Document, Layout, Mention, Source, make_document
 
 # --- DocBin
 

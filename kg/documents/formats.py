@@ -22,26 +22,14 @@ from typing import Any, Literal
 
 from core.files import InputError, atomic_write, is_stream
 from core.outputs import MANIFEST
-from core.reading import (
-    Span,
-    check_encoding,
-    lines,
-    open_bytes,
-    open_input,
-    unpacked_name,
-)
+from core.reading import Span, check_encoding, lines, open_bytes, open_input, unpacked_name
 from kg.build.rows import begins_with_array
 from kg.documents.bioc import bioc_documents, biocjson_documents
 from kg.documents.brat import brat_documents
 from kg.documents.conll import conll_documents
 from kg.documents.docbin import docbin_documents
 from kg.documents.jsonlines import FORMAT_OPTION, json_array_documents, json_documents
-from kg.documents.mentions import (
-    BY_LINE,
-    NO_ENTITY,
-    Document,
-    Layout,
-)
+from kg.documents.mentions import BY_LINE, NO_ENTITY, Document, Layout
 from kg.documents.pubannotation import pubannotation_documents
 from kg.documents.pubmed import pubmed_documents
 from kg.documents.pubtator import pubtator_documents

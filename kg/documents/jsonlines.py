@@ -9,9 +9,7 @@ from typing import Any
 
 from core.files import InputError
 from core.json_files import json_lines, json_records
-from core.reading import (
-    excerpt,
-)
+from core.reading import excerpt
 from kg.documents.mentions import (
     ATTRIBUTES,
     BY_LINE,

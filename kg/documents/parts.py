@@ -13,16 +13,9 @@ from typing import Any, NamedTuple
 from core.executor import Part
 from core.files import InputError
 from core.json_files import read_json, write_json
-from core.reading import (
-    Span,
-    sha256,
-    spans,
-)
+from core.reading import Span, sha256, spans
 from kg.documents.formats import LINES, resolve_format
-from kg.documents.mentions import (
-    BY_LINE,
-    Layout,
-)
+from kg.documents.mentions import BY_LINE, Layout
 
 INPUTS = "inputs.json"  # the name of a plan
 

@@ -7,11 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from core.files import InputError
-from kg.documents.mentions import (
-    BY_LINE,
-    Document,
-    Layout,
-)
+from kg.documents.mentions import BY_LINE, Document, Layout
 from kg.documents.xml import Events, read
 
 LABELS = "labels of the sections of abstracts"

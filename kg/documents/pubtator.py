@@ -8,11 +8,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from core.files import InputError
-from core.reading import (
-    excerpt,
-    lines,
-    whole_number,
-)
+from core.reading import excerpt, lines, whole_number
 from kg.documents.mentions import (
     BY_LINE,
     NO_ENTITY,

@@ -13,13 +13,7 @@ from typing import Any
 from core.files import InputError
 from core.reading import lines, open_bytes, unpacked_name
 from kg.build.rows import Form, sheet_rows
-from kg.documents.mentions import (
-    ATTRIBUTES,
-    BY_LINE,
-    Document,
-    Layout,
-    Source,
-)
+from kg.documents.mentions import ATTRIBUTES, BY_LINE, Document, Layout, Source
 
 #: columns that a table's ids and texts may have, where none is named
 ID_COLUMNS, TEXT_COLUMNS = ("id", "_id", "pmid", "note_id", "doc_id"), ("text", "note", "note_text")

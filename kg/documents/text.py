@@ -7,16 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from core.files import InputError
-from core.reading import (
-    lines,
-    read_text,
-)
-from kg.documents.mentions import (
-    BY_LINE,
-    Document,
-    Layout,
-    Source,
-)
+from core.reading import lines, read_text
+from kg.documents.mentions import BY_LINE, Document, Layout, Source
 
 
 def text_documents(

@@ -129,7 +129,8 @@ def never_matches(name: str) -> bool:
 
 
 def needs_exact_case(name: str) -> bool:
-    """Whether a name (as :func:`spaced` writes it) only matches in its own case."""
+    """Whether a name (as :func:`kg.linking.tokens.space_words` writes it) only matches in its own
+    case."""
     return " " not in name and (len(name) <= 3 or (len(name) <= 6 and name.isupper()))
 
 

@@ -31,14 +31,7 @@ from datamodules.tasks.linking import TASKS, linking_task, linking_tasks, prepar
 from datamodules.tokenizers import load_tokenizer
 from inference.chain import Pipeline
 from inference.encoders import Embedder, Encoded, index_made_of
-from inference.linkers import (
-    DEPTH,
-    BackOff,
-    Candidate,
-    Exact,
-    Names,
-    NearestByTfIdf,
-)
+from inference.linkers import DEPTH, BackOff, Candidate, Exact, Names, NearestByTfIdf
 from inference.options import LinkerOptions
 from kg.graph import KnowledgeGraph, table
 from kg.search.index import Index

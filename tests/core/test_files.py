@@ -11,13 +11,7 @@ from pathlib import Path
 import pytest
 
 from core import files, reading
-from core.files import (
-    InputError,
-    atomic_folder,
-    atomic_write,
-    check_writable,
-    lock_file,
-)
+from core.files import InputError, atomic_folder, atomic_write, check_writable, lock_file
 from tests.fakes.leftovers import left_by
 
 

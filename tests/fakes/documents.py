@@ -224,8 +224,8 @@ def bioc_json(path: Path, articles: list = ARTICLES) -> Path:
 
 
 def write_documents(path: str | Path, given: Iterable[Document | tuple[str, str]]) -> Path:
-    """Documents, or pairs (id, text), as JSON lines that :func:`json_documents` reads. Returns the
-    path."""
+    """Documents, or pairs (id, text), as JSON lines that
+    :func:`kg.documents.jsonlines.json_documents` reads. Returns the path."""
     with atomic_write(path) as handle:
         for document in given:
             record: dict[str, Any] = {"id": document[0], "text": document[1]}

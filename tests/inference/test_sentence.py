@@ -12,12 +12,7 @@ import torch
 from safetensors.torch import save_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers import models as modules
-from transformers import (
-    AutoModel,
-    ModernBertConfig,
-    RobertaConfig,
-    T5Config,
-)
+from transformers import AutoModel, ModernBertConfig, RobertaConfig, T5Config
 
 from core.files import InputError
 from datamodules.tokenizers import load_tokenizer
