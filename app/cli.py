@@ -26,6 +26,7 @@ from app.unused import check_used
 from app.verbs import GROUPS, LINKER, VERBS
 from core import call
 from core.call import load_function, run_guarded
+from core.choices import list_known
 from core.commands import SAFE_PATH, dies_with_its_parent
 from core.files import InputError
 from core.settings import (
@@ -36,7 +37,6 @@ from core.settings import (
     Parsed,
     help_text,
     make_words,
-    nearest,
     options_of,
     parse,
 )
@@ -101,9 +101,7 @@ def resolve(verb: str, words: Sequence[str]) -> tuple[Verb, list[str], list[Opti
     verb that does not exist."""
     if verb not in VERBS:
         known = [*VERBS, *groups_of_commands()]
-        raise InputError(
-            f"no command {verb!r}; {nearest(verb, known)}Choose from: {', '.join(known)}"
-        )
+        raise InputError(f"no command {verb!r}; {list_known(verb, known)}")
     words, positions = list(words), VERBS[verb].positions
     if verb == "figures":
         papers, paper = drawn_papers(), first_word(words, "paper")
@@ -111,8 +109,8 @@ def resolve(verb: str, words: Sequence[str]) -> tuple[Verb, list[str], list[Opti
             return Verb(load_verb(verb), positions), words, []
         if paper not in papers:
             raise InputError(
-                f"PAPER={paper or ''}: expected a paper with figures; choose from:"
-                f" {', '.join(papers)}"
+                f"PAPER={paper or ''}: expected a paper with figures;"
+                f" {list_known(paper or '', papers)}"
             )
         return (
             Verb(papers[paper]),
@@ -138,10 +136,7 @@ def _check_table(paper: str | None, words: Sequence[str]) -> None:
     for file in sorted((Path(__file__).parents[1] / "benchmarks" / "papers").glob("*/table*.yaml")):
         known.setdefault(file.parent.name, []).append(file.stem.removeprefix("table"))
     if paper is not None and paper not in known:
-        raise InputError(
-            f"no tables of paper {paper!r}; {nearest(paper, list(known))}Choose from:"
-            f" {', '.join(known)}"
-        )
+        raise InputError(f"no tables of paper {paper!r}; {list_known(paper, known)}")
     if paper is not None and len(words) == 1:
         raise InputError(
             f"kepl table {paper}: expected the number of a table: {', '.join(known[paper])}"

@@ -21,8 +21,8 @@ import yaml
 
 from benchmarks.curves import Point, draw_curve, format_curve, group_of, name_systems, score_curve
 from benchmarks.results import STYLES, difference, mark_below
+from core.choices import list_known
 from core.files import InputError
-from core.settings import nearest
 from core.tracking import ROOT, newest_export, runs_folder
 from datamodules.options import Files
 from experiments.machine import Machine, SeedTraining
@@ -41,9 +41,8 @@ def read_design(paper: str) -> dict[str, Any]:
     """The stated comparison of a paper. Raises InputError for a paper without one, or a file that
     lacks a key."""
     if paper not in stated_papers():
-        near = nearest(paper, stated_papers())
         raise InputError(
-            f"no primary comparison of {paper!r}; {near}Choose from: {', '.join(stated_papers())}"
+            f"no primary comparison of {paper!r}; {list_known(paper, stated_papers())}"
         )
     file = ROOT / "experiments" / paper / "knowledge.yaml"
     design: dict[str, Any] = yaml.safe_load(file.read_text())

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from core.arrays import load_arrays, save_arrays
+from core.choices import list_known
 from core.files import InputError, atomic_write
 from core.journal import Journal
 from core.json_files import digest, read_json
@@ -564,8 +565,7 @@ def _pairs(order: Sequence[Group], base: str | None) -> list[tuple[Group, Group]
     named = [one for one in order if one.label == base.replace("/", "-")]
     if not named:
         raise InputError(
-            f"BASE={base}: not scored here; choose from:"
-            f" {', '.join(sorted(s.label for s in order))}"
+            f"BASE={base}: not scored here; {list_known(base, sorted(s.label for s in order))}"
         )
     return [(one, named[0]) for one in order if one is not named[0]]
 

@@ -45,6 +45,7 @@ import yaml
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
+from core.choices import list_known
 from core.commands import Running, start_command
 from core.executor import engine_of
 from core.files import InputError, atomic_write, lock_file
@@ -140,7 +141,7 @@ def read_sweep(file: str | Path) -> Sweep:
     if not isinstance(given, dict):
         raise InputError(f"{file}: expected {', '.join(KEYS)}")
     if unknown := [key for key in given if key not in KEYS]:
-        raise InputError(f"{file}: no key {unknown[0]!r}; choose from: {', '.join(KEYS)}")
+        raise InputError(f"{file}: no key {unknown[0]!r}; {list_known(unknown[0], KEYS)}")
     command, *rest = shlex.split(str(given.get("command") or "")) or [""]
     if command not in COMMANDS:
         raise InputError(

@@ -23,9 +23,10 @@ from typing import Any, NamedTuple
 import yaml
 
 from core.artifact import format_counts
+from core.choices import list_known
 from core.files import InputError, explain_error
 from core.logs import set_up
-from core.settings import help_text, is_option, nearest, options_of, parse
+from core.settings import help_text, is_option, options_of, parse
 from core.stopping import format_stop
 from core.tracking import ROOT
 
@@ -298,7 +299,7 @@ def _print_group(words: Sequence[str], what: str) -> int:
     if names_in(group) and set(HELP) & set(words):
         print(f"usage: {what} COMMAND [--name value | NAME=value ...]\n\n{group_help(group)}")
         return 0
-    choice = f"{nearest(group, list(COMMANDS))}Choose from: {', '.join(COMMANDS)}"
+    choice = f"{list_known(group, COMMANDS)}"
     raise InputError(f"no command {group!r}; {choice}")
 
 

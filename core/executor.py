@@ -41,6 +41,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from core.artifact import manifest_path, write_manifest
+from core.choices import list_known
 from core.files import InputError, lock_file, remove_leftovers
 from core.json_files import digest, read_json, read_object, write_json
 from core.reading import MEBIBYTE, largest_document, limit_documents, sha256
@@ -71,7 +72,7 @@ def engine_of(engine: str | None = None) -> str:
         or ("ray" if os.environ.get("RAY_ADDRESS") else "processes")
     )
     if engine not in ENGINES:
-        raise InputError(f"ENGINE={engine}: choose from: {', '.join(ENGINES)}")
+        raise InputError(f"ENGINE={engine}: {list_known(engine, ENGINES)}")
     return engine
 
 

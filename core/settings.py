@@ -11,7 +11,6 @@ signature alone.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import inspect
 import json
 import re
@@ -26,6 +25,7 @@ from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_ty
 
 import docstring_parser
 
+from core.choices import list_known
 from core.files import InputError
 
 FROM_MAKE = "@make"  #: the hidden word that says: the settings are those of make's command line
@@ -162,20 +162,6 @@ def with_options(
     return function
 
 
-def nearest(word: str, known: Sequence[str]) -> str:
-    """What a misspelt word may mean, for messages: "; did you mean X?", and the choices."""
-    # a word cut short
-    longer = sorted(
-        (k for k in known if len(word) > 2 and k.lower().startswith(word.lower())), key=len
-    )
-    close = (
-        longer
-        or difflib.get_close_matches(word, known, 1, 0.6)
-        or difflib.get_close_matches(word.lower(), known, 1, 0.6)
-    )
-    return f"did you mean {close[0]}? " if close else ""
-
-
 def _typed_as(form: str, name: str) -> str:
     """An option's name in the form that its user types: EPOCHS or --epochs."""
     return name.upper() if form == "make" else "--" + name.replace("_", "-")
@@ -283,7 +269,7 @@ def explain_unknown(
             f"{what}: no setting {shown}; it belongs to {', '.join(owners)}. Choose from:"
             f" {', '.join(known)}"
         )
-    return f"{what}: no setting {shown}; {nearest(shown, known)}Choose from: {', '.join(known)}"
+    return f"{what}: no setting {shown}; {list_known(shown, known)}"
 
 
 #: Parameters that are no options of the command line: those of recipes, and what checks the words

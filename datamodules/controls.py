@@ -13,8 +13,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from core.choices import list_known
 from core.files import InputError
-from core.settings import nearest
 from kg.graph import KnowledgeGraph
 
 CONTROLS = ("marks", "foreign")
@@ -43,10 +43,7 @@ def give_entities(control: str, graph: KnowledgeGraph) -> np.ndarray:
     """(Z,) the entity that is given in place of each. Raises InputError for no control of
     CONTROLS."""
     if control not in CONTROLS:
-        raise InputError(
-            f"control: no control {control!r}; {nearest(control, CONTROLS)}Choose from:"
-            f" {', '.join(CONTROLS)}"
-        )
+        raise InputError(f"control: no control {control!r}; {list_known(control, CONTROLS)}")
     degree = graph.degree()
     if control == "marks":
         return np.full(len(degree), int(degree.argmax()))

@@ -25,6 +25,7 @@ from typing import Any
 
 import yaml
 
+from core.choices import list_known
 from core.files import InputError
 from core.json_files import read_json
 from core.tracking import ROOT
@@ -99,7 +100,7 @@ def chosen_options(
         default = next(iter(values))
         value = given.get(name.lower(), default)
         if value not in values:
-            raise InputError(f"{name}={value}: choose from: {', '.join(values)}")
+            raise InputError(f"{name}={value}: {list_known(value, values)}")
         settings[option["setting"]] = values[value]
         others |= {} if value == default else {name.lower(): value}
     return settings, others

@@ -34,9 +34,9 @@ from typing import Any
 import yaml
 
 from core.call import option_words
+from core.choices import list_known
 from core.files import InputError
 from core.json_files import digest, read_json
-from core.settings import nearest
 from core.tracking import ROOT, runs_folder
 from datamodules.pretrained import HUB_NAME, PACKAGED, read_config
 from experiments.machine import Inputs, Machine
@@ -62,13 +62,10 @@ def pipeline_of(name: str) -> dict[str, Any]:
     name."""
     if name not in papers() + graph_embeddings():
         if name.startswith("kg/"):
-            choice = ", ".join(g.removeprefix("kg/") for g in graph_embeddings())
-            raise InputError(
-                f"no graph embedding {name.removeprefix('kg/')!r}; choose from: {choice}"
-            )
-        raise InputError(
-            f"no paper {name!r}; {nearest(name, papers())}Choose from: {', '.join(papers())}"
-        )
+            given = name.removeprefix("kg/")
+            known = [one.removeprefix("kg/") for one in graph_embeddings()]
+            raise InputError(f"no graph embedding {given!r}; {list_known(given, known)}")
+        raise InputError(f"no paper {name!r}; {list_known(name, papers())}")
     file = f"{name}.yaml" if name in graph_embeddings() else f"{name}/pipeline.yaml"
     pipeline: dict[str, Any] = yaml.safe_load((ROOT / "experiments" / file).read_text())
     if "data_of" in pipeline:
@@ -122,11 +119,7 @@ def chosen_variants(
     """
     known: dict[str, dict[str, Any]] = pipeline.get("variants", {})
     if unknown := [name for name in variants if name not in known]:
-        choice = (
-            f"{nearest(unknown[0], list(known))}Choose from: {', '.join(known)}"
-            if known
-            else "this pipeline has none"
-        )
+        choice = list_known(unknown[0], known) if known else "this pipeline has none"
         raise InputError(f"VARIANTS: no variant {unknown[0]!r}; {choice}")
     if variants:
         chosen = [name for name in known if name in variants]
@@ -162,10 +155,7 @@ def commands(
     pipeline = pipeline_of(paper)
     profiles = pipeline["profiles"]
     if profile_name not in profiles:
-        raise InputError(
-            f"no profile {profile_name!r}; {nearest(profile_name, list(profiles))}Choose from:"
-            f" {', '.join(profiles)}"
-        )
+        raise InputError(f"no profile {profile_name!r}; {list_known(profile_name, profiles)}")
     profile = profiles[profile_name]
     trained = chosen_variants(pipeline, profile_name, variants)
     given = inputs.list_inputs()
@@ -251,7 +241,7 @@ def variant_of(name: str, variant: dict[str, Any], profile_name: str) -> dict[st
         return variant
     if profile_name not in profiles:
         raise InputError(
-            f"VARIANTS={name}: none in PROFILE={profile_name}; choose from: {', '.join(profiles)}"
+            f"VARIANTS={name}: none in PROFILE={profile_name}; {list_known(profile_name, profiles)}"
         )
     return variant | profiles[profile_name]
 
@@ -280,7 +270,7 @@ def fill(value: Any, values: Mapping[str, Any]) -> Any:
         return value
     for name in re.findall(r"\{(\w+)\}", value):
         if name not in values:
-            raise InputError(f"{value}: no input {name}; choose from: {', '.join(values)}")
+            raise InputError(f"{value}: no input {name}; {list_known(name, values)}")
     if re.fullmatch(r"\{\w+\}", value):
         own = values[value[1:-1]]
         return None if own == "" else own
@@ -304,8 +294,8 @@ def table(report: dict[str, str], results: dict[str, dict[str, Any]], column: st
     for label, key in report.items():
         if key not in there:
             raise InputError(
-                f"pipeline.yaml, report, {label!r}: no run has a metric {key!r}; choose from:"
-                f" {', '.join(there)}"
+                f"pipeline.yaml, report, {label!r}: no run has a metric {key!r};"
+                f" {list_known(key, there)}"
             )
     width = max(map(len, report)) + 2
     head = " " * width + "".join(f"{column.format(name):>20}" for name in results)

@@ -22,6 +22,7 @@ from typing import Any
 import yaml
 
 from core.artifact import has_manifest, read_manifest, write_manifest
+from core.choices import list_known
 from core.dotted import import_object
 from core.files import InputError, atomic_folder, check_new_folder
 from core.json_files import digest
@@ -60,7 +61,7 @@ def converters(paper: str) -> dict[str, Callable[..., None]]:
     one."""
     if paper not in recipes():
         raise InputError(
-            f"no released checkpoint of {paper!r} is known; choose from: {', '.join(recipes())}"
+            f"no released checkpoint of {paper!r} is known; {list_known(paper, recipes())}"
         )
     return {
         room: import_object(name, name.split(".")[0]) for room, name in recipes()[paper].items()

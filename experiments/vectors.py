@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
+from core.choices import list_known
 from core.dotted import import_object
 from core.files import InputError, atomic_write
 from core.json_files import digest
@@ -59,7 +60,7 @@ def entity_vectors(
     """(numbers of the mentioned entities, ascending; their vectors (E, H); mentions that each is
     the mean of)."""
     if pooling not in POOLINGS:
-        raise InputError(f"--pooling {pooling}: choose from: {', '.join(POOLINGS)}")
+        raise InputError(f"--pooling {pooling}: {list_known(pooling, POOLINGS)}")
     wanted: list[tuple[int, np.ndarray]] = []  # example, its mentions that count
     counts: dict[int, int] = {}
     for number in range(len(corpus)):

@@ -30,8 +30,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
+from core.choices import list_known
 from core.files import InputError
-from core.settings import nearest
 from core.typed import check_types
 from experiments.names import close_names, fine_tuned_names, is_task, may_be_hub_name, recipes
 from inference.attributes import find_attributes
@@ -269,10 +269,9 @@ class Pipeline:
         known = sorted(several - {""})
         unknown = sorted(self.only - set(map(str.casefold, known)))
         if unknown:
-            near = nearest(unknown[0], known)
             raise InputError(
-                f"types: no entity of the graph is of type {unknown[0]!r}; {near}Choose from:"
-                f" {', '.join(known)}"
+                f"types: no entity of the graph is of type {unknown[0]!r};"
+                f" {list_known(unknown[0], known)}"
             )
 
     @property

@@ -13,10 +13,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
+from core.choices import list_known
 from core.executor import engine_of
 from core.files import InputError
 from core.reading import excerpt
-from core.settings import nearest
 from core.typed import check_fields
 from kg.documents.formats import default_document
 from kg.documents.mentions import Layout
@@ -262,9 +262,7 @@ def check_names(options: Mapping[str, Any]) -> None:
     known = [field.name for field in fields(LinkerOptions)]
     for name in options:
         if name not in known:
-            raise TypeError(
-                f"no option {name!r}; {nearest(name, known)}choose from: {', '.join(known)}"
-            )
+            raise TypeError(f"no option {name!r}; {list_known(name, known)}")
 
 
 def restricted_to(candidates: str) -> tuple[str, int] | None:

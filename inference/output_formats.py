@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from core.choices import list_known
 from core.files import InputError
 from core.outputs import check_ending
 from core.reading import unpacked_name
@@ -36,7 +37,7 @@ def format_of(output: str | Path, format: str | None) -> str:
             return "bioc"
         return "biocjson" if ending == ".json" and "bioc" in name else "jsonl"
     if format not in FORMATS:
-        raise InputError(f"no format {format!r}; choose from: {', '.join(FORMATS)}")
+        raise InputError(f"no format {format!r}; {list_known(format, FORMATS)}")
     return format
 
 

@@ -32,9 +32,9 @@ import pyarrow.parquet as pq
 
 from core.arrays import read_table
 from core.artifact import Artifact
+from core.choices import list_known
 from core.files import InputError
 from core.json_files import digest
-from core.settings import nearest
 
 FORMAT = 1
 GRAPH = Artifact("knowledge graph", "kepl graph build --help", FORMAT, keys=("counts",))
@@ -87,10 +87,7 @@ def check_kinds(kinds: Iterable[str]) -> frozenset[str]:
     """Kinds of names, in lower case. Raises InputError for one that is none of KINDS."""
     chosen = frozenset(kind.strip().lower() for kind in kinds)
     if unknown := sorted(chosen - {*KINDS}):
-        raise InputError(
-            f"kinds: no kind of names {unknown[0]!r}; {nearest(unknown[0], KINDS)}Choose from:"
-            f" {', '.join(KINDS)}"
-        )
+        raise InputError(f"kinds: no kind of names {unknown[0]!r}; {list_known(unknown[0], KINDS)}")
     return chosen
 
 

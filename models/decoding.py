@@ -44,6 +44,7 @@ from torch import Tensor
 from torch.nn import functional
 from transformers import BartForConditionalGeneration, DynamicCache, EncoderDecoderCache
 
+from core.choices import list_known
 from core.files import InputError
 from kg.search.trie import Tensors, Trie
 
@@ -343,9 +344,9 @@ def _refuse(
 ) -> None:
     """Raise InputError for what cannot be searched."""
     if rule not in RULES:
-        raise InputError(f"search: no finish rule {rule!r}; choose from: {', '.join(RULES)}")
+        raise InputError(f"search: no finish rule {rule!r}; {list_known(rule, RULES)}")
     if score not in SCORES:
-        raise InputError(f"search: no score {score!r}; choose from: {', '.join(SCORES)}")
+        raise InputError(f"search: no score {score!r}; {list_known(score, SCORES)}")
     if beams < 1:
         raise InputError(f"search: expected 1 beam or more, got {beams}")
     if model.training:

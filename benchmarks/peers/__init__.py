@@ -46,10 +46,11 @@ from benchmarks.results import (
     result_folder,
     save_result,
 )
+from core.choices import list_known
 from core.commands import child_environment, python_command
 from core.files import InputError, atomic_write
 from core.json_files import digest, read_json, write_json
-from core.settings import given_options, nearest
+from core.settings import given_options
 from core.spreadsheets import CsvWriter
 from core.tracking import ROOT, folder_name, runs_folder
 from datamodules.blurb import sentence_starts
@@ -304,9 +305,7 @@ def check_peers(peers: Sequence[str]) -> None:
     """Raise InputError for a peer that does not exist."""
     for name in peers:
         if name not in PEERS:
-            raise InputError(
-                f"PEERS={name}: {nearest(name, list(PEERS))}Choose from: {', '.join(PEERS)}"
-            )
+            raise InputError(f"PEERS={name}: {list_known(name, PEERS)}")
 
 
 def compare_peers(

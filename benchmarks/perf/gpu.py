@@ -33,10 +33,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.perf.alone import call_alone
+from core.choices import list_known
 from core.commands import child_environment, python_command
 from core.files import InputError, atomic_write
 from core.json_files import read_json, write_json
-from core.settings import nearest, split_commas
+from core.settings import split_commas
 from core.tracking import ROOT, commit, runs_folder
 from experiments.meter import DEVICE_LOCK, alone
 
@@ -451,10 +452,7 @@ def check_gpu(
     beginnings = tuple(split_commas(only))
     chosen = [name for name in known if not beginnings or name.startswith(beginnings)]
     if not chosen:
-        raise InputError(
-            f"no part {beginnings[0]!r}; {nearest(beginnings[0], list(known))}choose from:"
-            f" {', '.join(known)}"
-        )
+        raise InputError(f"no part {beginnings[0]!r}; {list_known(beginnings[0], known)}")
     if device == "cuda" and device_name() is None:
         print("\n".join(chosen))
         raise InputError("no CUDA device here; the parts above are what a CUDA machine would run")

@@ -46,6 +46,7 @@ from benchmarks.tables.cells import (
     significance,
 )
 from benchmarks.tables.missing import run_missing
+from core.choices import list_known
 from core.dotted import import_object
 from core.files import InputError, atomic_write
 from core.outputs import claimed_files
@@ -66,10 +67,10 @@ def definition_of(paper: str, number: str) -> dict[str, Any]:
     """A table's YAML. Raises InputError with the list when there is none of that number."""
     papers = sorted({p.parent.name for p in PAPERS.glob("*/table*.yaml")})
     if paper not in papers:
-        raise InputError(f"no tables of paper {paper!r}; choose from: {', '.join(papers)}")
+        raise InputError(f"no tables of paper {paper!r}; {list_known(paper, papers)}")
     files = {p.stem.removeprefix("table"): p for p in sorted((PAPERS / paper).glob("table*.yaml"))}
     if number not in files:
-        raise InputError(f"no table {number!r} of {paper}; choose from: {', '.join(files)}")
+        raise InputError(f"no table {number!r} of {paper}; {list_known(number, files)}")
     found: dict[str, Any] = yaml.safe_load(files[number].read_text())
     return found
 

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, cast
 
+from core.choices import list_known
 from core.files import PARTIAL, InputError, put_in_place
 from core.json_files import read_json, write_json
 from core.reading import sha256
@@ -64,7 +65,7 @@ def fetch(
     """
     known = sources()
     if dataset not in known:
-        raise InputError(f"no data set {dataset!r}; choose from: {', '.join(known)}")
+        raise InputError(f"no data set {dataset!r}; {list_known(dataset, known)}")
     source, here = known[dataset], Path(folder) / dataset.replace(":", "-")
     sums: dict[str, str] = read_json(here / "sums.json") if (here / "sums.json").exists() else {}
     wrong: dict[str, str] = {}

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from core.artifact import has_manifest
+from core.choices import nearest
 from core.files import InputError
 from core.json_files import digest
 from core.reading import sha256
-from core.settings import nearest
 from core.tracking import runs_folder
 from datamodules.linking import Linking, Mention, Spans, load_linking, save_linking
 from datamodules.linking.readers import graph_dictionary

@@ -32,10 +32,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from core.artifact import has_manifest
+from core.choices import list_known
 from core.files import InputError
 from core.json_files import read_json, write_json
 from core.reading import sha256
-from core.settings import nearest
 from datamodules.linking import Dictionary, Mention, Spans, diagnoses, multilingual, save_linking
 from datamodules.linking import readers as read
 from kg.graph import fingerprint
@@ -497,9 +497,7 @@ def linking_task(name: str) -> Task:
     known = linking_tasks()
     if name not in known:
         every = [*known, *END_TO_END]
-        raise InputError(
-            f"no linking task {name!r}; {nearest(name, every)}Choose from: {', '.join(every)}"
-        )
+        raise InputError(f"no linking task {name!r}; {list_known(name, every)}")
     return known[name]
 
 

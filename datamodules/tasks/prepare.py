@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from core.artifact import has_manifest
+from core.choices import list_known
 from core.files import InputError
 from core.json_files import digest
 from core.reading import sha256
-from core.settings import nearest
 from core.tracking import folder_name, runs_folder
 from datamodules.formats import NoLabels
 from datamodules.options import Files
@@ -47,10 +47,7 @@ def find_task(name: str) -> Definition:
             return definition
     if own := own_task(name):
         return own
-    raise InputError(
-        f"no task {name!r}; {nearest(name, [*known, *own_names()])}Choose from:"
-        f" {', '.join([*known, *own_names()])}"
-    )
+    raise InputError(f"no task {name!r}; {list_known(name, [*known, *own_names()])}")
 
 
 def inputs(definition: Definition, data: Path) -> dict[str, list[Path]]:

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from core.choices import list_known
 from core.reading import excerpt
-from core.settings import nearest
 from kg.build.rows import Problems
 from kg.build.sources.umls import LANGUAGES as ISO_LANGUAGES
 from kg.graph import KINDS, KnowledgeGraph
@@ -113,10 +113,7 @@ class Draft:
             return
         known_kind, code = parse_kind(kind), parse_language(language)
         if known_kind is None:
-            self.problems.add(
-                f"{where}: no kind of name {kind!r}; {nearest(kind, KINDS)}Choose from:"
-                f" {', '.join(KINDS)}"
-            )
+            self.problems.add(f"{where}: no kind of name {kind!r}; {list_known(kind, KINDS)}")
             return
         if code is None:
             self.problems.add(

@@ -39,9 +39,9 @@ from typing import Any
 
 import yaml
 
+from core.choices import list_known
 from core.files import InputError
 from core.reading import read_text
-from core.settings import nearest
 from kg.build.rows import JSON, Form, form_of, parse_delimiter
 from kg.graph import KINDS
 
@@ -355,8 +355,8 @@ def load_preset(name: str, language: str = "en") -> Preset:
     path = Path(name) if name.endswith((".yaml", ".yml")) else PRESETS / f"{name}.yaml"
     if not path.is_file():
         raise InputError(
-            f"--preset {name}: no such preset; {nearest(name, preset_names())}Choose from:"
-            f" {', '.join(preset_names())}, or give a .yaml file of your own"
+            f"--preset {name}: no such preset; {list_known(name, preset_names())},"
+            " or give a .yaml file of your own"
         )
     text = read_text(path).replace("$language", language)
     try:
@@ -380,7 +380,7 @@ def _check_keys(value: object, known: set[str], where: str) -> None:
         raise InputError(f"{where}: expected keys and values, got {type(value).__name__}")
     for key in value:
         if key not in known:
-            choices = f"{nearest(str(key), sorted(known))}Choose from: {', '.join(sorted(known))}"
+            choices = list_known(str(key), known)
             raise InputError(f"{where}: no key {key!r}; {choices}")
 
 
@@ -422,7 +422,7 @@ def _part(part: str, own: dict[str, Any], where: str) -> Part:
             raise InputError(f"{where}: expected the key {name}")
     kind = str(own.get("kind", ""))
     if part == "names" and "{" not in kind and kind and kind not in KINDS:
-        raise InputError(f"{where}: no kind of name {kind!r}. Choose from: {', '.join(KINDS)}")
+        raise InputError(f"{where}: no kind of name {kind!r}; {list_known(kind, KINDS)}")
     fields = {name: parse_template(own[name], where) for name in columns if name in own}
     rules = (parse_rule(own.get(key, {}), where) for key in ("where", "unless"))
     return Part(part, fields, str(own.get("separator", "")), *rules)

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from core.choices import nearest
 from core.files import InputError
-from core.settings import nearest
 from kg.graph import KnowledgeGraph
 from kg.ids import Ids
 from kg.linking.normal import comparable

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from core.choices import list_known
 from core.files import InputError
 from core.json_files import json_lines, json_records
 from core.reading import (
@@ -263,7 +264,7 @@ def _sheet(path: Path, form: Form) -> list[list[str]]:
         book = pandas.ExcelFile(path, engine="openpyxl")
         names = [str(name) for name in book.sheet_names]
         if form.sheet and form.sheet not in names:
-            raise InputError(f"{path}: no sheet {form.sheet!r}; choose from: {', '.join(names)}")
+            raise InputError(f"{path}: no sheet {form.sheet!r}; {list_known(form.sheet, names)}")
         cells = book.parse(
             form.sheet or names[0], header=None, dtype=str, keep_default_na=False, na_values=[]
         )

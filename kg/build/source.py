@@ -20,18 +20,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from core.choices import list_known
 from core.files import InputError
 from core.outputs import check_no_input
 from core.reading import limit_documents, sha256
-from core.settings import (
-    NEEDED,
-    Option,
-    grouped_arguments,
-    nearest,
-    options_of,
-    split_commas,
-    with_options,
-)
+from core.settings import NEEDED, Option, grouped_arguments, options_of, split_commas, with_options
 from kg.build.draft import NO_NAMES
 from kg.build.translations import add_translations
 from kg.graph import GRAPH, KnowledgeGraph
@@ -47,10 +40,7 @@ def source_module(name: str) -> ModuleType:
     """The module kg.build.sources.<name>. Raises InputError that lists the sources when there is
     none of that name."""
     if name not in source_names():
-        raise InputError(
-            f"no source {name!r}; {nearest(name, source_names())}Choose from:"
-            f" {', '.join(source_names())}"
-        )
+        raise InputError(f"no source {name!r}; {list_known(name, source_names())}")
     return importlib.import_module(f"kg.build.sources.{name}")
 
 

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from core.choices import list_known
 from core.files import InputError, atomic_write, is_stream
 from core.outputs import MANIFEST
 from core.reading import Span, check_encoding, lines, open_bytes, open_input, unpacked_name
@@ -179,7 +180,7 @@ def check_options(
 ) -> None:
     """Raises InputError for an unknown format, way to treat empty texts or encoding."""
     if format is not None and format not in FORMATS:
-        raise InputError(f"no format {format!r}; choose from: {', '.join(FORMATS)}")
+        raise InputError(f"no format {format!r}; {list_known(format, FORMATS)}")
     if empty not in ("error", "skip"):
         raise InputError(f"no way {empty!r} to treat an empty text; choose from: error, skip")
     check_encoding(encoding)

@@ -19,6 +19,7 @@ from typing import Any
 from tqdm import tqdm
 
 from core.artifact import Artifact, check_files
+from core.choices import list_known
 from core.executor import PartsFolder, parts_folder
 from core.files import InputError, atomic_write
 from core.json_files import json_lines
@@ -62,7 +63,7 @@ class ChosenLinker:
 
     def __post_init__(self) -> None:
         if self.linker not in LINKERS:
-            raise InputError(f"no linker {self.linker!r}; choose from: {', '.join(LINKERS)}")
+            raise InputError(f"no linker {self.linker!r}; {list_known(self.linker, LINKERS)}")
         if self.linker == "given":
             GivenLinker(Ids(()), unknown=self.unknown)  # says at once when there is no such way
         if self.linker == "scispacy" and self.pipeline is None:

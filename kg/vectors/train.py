@@ -42,6 +42,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from core.artifact import manifest_path
+from core.choices import list_known
 from core.files import InputError, lock_file
 from core.journal import JOURNAL, Journal
 from core.logs import quiet_libraries
@@ -290,12 +291,12 @@ class Training:
         """What decides the vectors. Raises InputError for settings that do not fit each other."""
         if self.model not in MODELS:
             raise InputError(
-                f"model: no graph embedding {self.model!r}; choose from: {', '.join(MODELS)}"
+                f"model: no graph embedding {self.model!r}; {list_known(self.model, MODELS)}"
             )
         settings: dict[str, Any] = {"graph": fingerprint(self.graph)}
         settings |= {name: getattr(self, name) for name in ALWAYS}
         if self.loss not in LOSSES:
-            raise InputError(f"loss: no loss {self.loss!r}; choose from: {', '.join(LOSSES)}")
+            raise InputError(f"loss: no loss {self.loss!r}; {list_known(self.loss, LOSSES)}")
         settings |= self._options_of("TransE")
         settings |= {} if self.loss == "margin" else {"loss": self.loss}
         warms, relation_dim = bool(self.warm or self.warm_epochs), self._relation_dim

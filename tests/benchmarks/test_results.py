@@ -579,7 +579,7 @@ def test_nothing_to_draw_names_the_commands(runs: Path, capsys: pytest.CaptureFi
     )
     assert main(["figures", "smedbert", "COLOUR=red"]) == 2
     assert (
-        "no setting COLOUR; Choose from: OF, TASK, PROFILE, MODEL, CKPT, NAMES, SEED, OUT"
+        "no setting COLOUR; choose from: OF, TASK, PROFILE, MODEL, CKPT, NAMES, SEED, OUT"
         in capsys.readouterr().err
     )
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.choices import list_known, nearest
 from core.files import InputError
 from core.settings import (
     MAKE,
@@ -18,7 +19,6 @@ from core.settings import (
     Parsed,
     describe_type,
     make_words,
-    nearest,
     options_of,
     parse,
     several,
@@ -230,3 +230,10 @@ def test_the_nearest_word(word: str, hint: str) -> None:
 )
 def test_words_for_yes_and_no(word: str, meant: bool) -> None:
     assert read("t", f"FRESH={word}").arguments["fresh"] is meant
+
+
+def test_a_word_that_is_not_known_is_told_what_is() -> None:
+    known = ["disease", "gene"]
+    assert list_known("gnee", known) == "did you mean gene? Choose from: disease, gene"
+    assert list_known("x", iter(known)) == "choose from: disease, gene"
+    assert list_known("x", []) == "there is none"

@@ -36,7 +36,7 @@ def test_an_entity_of_several_types_is_of_each(tmp_path: Path) -> None:
     for types, expected in ((["disease"], ["1", "2"]), (["Finding"], ["1"])):
         (found,) = Pipeline(folder, types=types).link(["gout and fever"])
         assert [m.entity for m in found] == expected
-    with pytest.raises(InputError, match="Choose from: Disease, Finding"):
+    with pytest.raises(InputError, match="choose from: Disease, Finding"):
         Pipeline(folder, types=["sign"])
 
 

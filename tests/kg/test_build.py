@@ -130,7 +130,7 @@ def test_other_options_build_again(tmp_path, capsys):
     ("arguments", "message"),
     [
         (["hp0"], r"no source 'hp0'; did you mean hpo. Choose from: .*hpo, .*umls"),
-        (["../build"], "no source '../build'; Choose from"),
+        (["../build"], "no source '../build'; choose from"),
         (["obo", "none.obo", "--out", "graph"], "none.obo: no such file"),
         (["umls", "nowhere", "--out", "graph"], "nowhere/MRCONSO.RRF: missing"),
     ],

@@ -17,8 +17,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from core.choices import list_known
 from core.files import InputError
-from core.settings import Option, nearest, options_of, with_options
+from core.settings import Option, options_of, with_options
 
 KEYS = ("name", "ours", "reference", "ratio", "equal", "settings")
 
@@ -33,7 +34,7 @@ def speed_command(name: str) -> Callable[..., int]:
     two do not return the same."""
     known = speed_names()
     if name not in known:
-        choice = f"{nearest(name, known)}choose from: {', '.join(known)}"
+        choice = f"{list_known(name, known)}"
         raise InputError(f"no benchmark {name!r}; {choice}")
     module = importlib.import_module(f"benchmarks.perf.speed.{name}")
 

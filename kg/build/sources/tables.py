@@ -28,9 +28,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from core.choices import nearest
 from core.files import InputError
 from core.reading import unpacked_name
-from core.settings import nearest
 from kg.build.draft import NO_NAMES, SAME, Draft, split_names
 from kg.build.layouts import (
     OPTIONAL,

@@ -33,6 +33,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from tqdm import tqdm
 
+from core.choices import list_known
 from core.files import InputError
 from kg.build.delimited import batches, broken_line
 from kg.graph import SCHEMAS, KnowledgeGraph
@@ -270,7 +271,7 @@ def _semantic_types(path: Path | None, wanted: Sequence[str] | None) -> _Types:
         for one in wanted:
             if one not in known:
                 raise InputError(
-                    f"{path}: no semantic type {one!r}; choose from: {', '.join(sorted(known))}"
+                    f"{path}: no semantic type {one!r}; {list_known(one, sorted(known))}"
                 )
         allowed = np.zeros(CONCEPTS, bool)
         allowed[cui[np.isin(tui, [known[one] for one in wanted])]] = True
