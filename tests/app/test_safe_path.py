@@ -74,8 +74,11 @@ def test_kepl_imports_nothing_from_the_folder_it_is_typed_in(
         ("-c", SPAWN),
     ],
 )
-def test_a_child_imports_nothing_from_its_folder(hostile: Path, words: tuple[str, ...]) -> None:
+def test_a_child_imports_nothing_from_its_folder(
+    hostile: Path, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nor does what the child starts itself, as Lightning and MLflow do."""
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)  # which the child would inherit
     log = hostile.parent / "log"
     assert (
         start_command(

@@ -118,7 +118,7 @@ def test_a_file_means_every_combination_of_its_grid_and_runs(tmp_path: Path) -> 
         ),
         ({"command": "finetune"}, "command: expected `finetune NAME`"),
         ({"command": None}, "command: expected one of"),
-        ({"gird": {}}, "no key 'gird'; choose from: command, settings, grid"),
+        ({"gird": {}}, "no key 'gird'; did you mean grid. Choose from: command, settings, grid"),
         ({"grid": {"SEED": 1}}, "grid: expected a list of values"),
         ({"grid": {"seed": [1]}}, "grid: 'seed' is no setting; expected a name in capitals"),
         ({"grid": {"SEED": [[1]]}}, r"grid: SEED: expected one value, got \[1\]"),

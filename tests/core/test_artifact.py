@@ -95,6 +95,11 @@ def test_something_else_is_left_alone(tmp_path: Path) -> None:
         with pytest.raises(InputError, match="that is no rows; it is left alone"):
             build_rows(folder)
         assert [p.name for p in folder.iterdir()] == [name]
+        with pytest.raises(InputError, match="it is left alone"):  # before any work is done
+            ROWS.is_kept(folder, {"settings": {}})
+    plain = Artifact("row", "make row")  # has no keys of its own to be known by
+    with pytest.raises(InputError, match="that is no row; it is left alone"):
+        plain.is_kept(tmp_path / "manifest", {"settings": {}})
     (tmp_path / "file").write_text("x")
     with pytest.raises(InputError, match="it is left alone"):
         build_rows(tmp_path / "file")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ import datamodules.finetune as module
 from core.files import InputError
 from datamodules.finetune import FinetuneData, bio_decoded, bio_labels, unit_spans, units, windows
 from datamodules.tasks import Pair, Relation, Tagged, save_task
+from datamodules.tasks.selection import divide
 from tests.fakes import bert, tasks
 
 ABOUT = {"name": "t", "language": "en"}
@@ -173,6 +175,16 @@ def test_the_scored_split_is_never_the_one_to_select_on(
         assert len(made.examples["train"]) + len(made.examples["select"]) == 40
         again = data(tmp_path / "t", encoder, seed=5)
         assert again.examples == made.examples  # the same for every training seed
+
+
+def test_what_is_held_out_is_chosen_by_a_hash_of_the_document() -> None:
+    """Files in the order of their dates or classes would lend one end of it otherwise."""
+    names = [f"d{number:02d}" for number in range(20)]
+    ranked = sorted(names, key=lambda name: hashlib.sha256(f"0/{name}".encode()).hexdigest())
+    assert ranked[:2] != names[:2]
+    kept, held = divide([Relation("0", name, "x", "a", ["a"]) for name in names], "here")
+    assert {one.document for one in held} == {*ranked[:2]}
+    assert [one.document for one in kept] == [name for name in names if name not in ranked[:2]]
 
 
 def test_markers_are_whole_tokens_and_stay_inside_a_cut_text(tmp_path: Path, encoder: str) -> None:

@@ -213,6 +213,34 @@ def test_equals_slow_linker(rows, text, degree, level):
     assert some.link(text) == every.link(text)
 
 
+def test_the_name_that_differs_least_is_meant_whatever_its_kind() -> None:
+    rows = [("A", "Bell's palsy", "preferred"), ("B", "Bell palsy", "related")]
+    for text, expected in (("Bell palsy", "B"), ("Bell's palsy", "A")):
+        (found,) = linker(*rows, abbreviations=False, forms="inflected").link(text)
+        assert found.entity == expected
+
+
+def test_a_longer_name_that_does_not_fit_leaves_the_place_to_a_shorter_one() -> None:
+    rows = [("A", "heart failure", "preferred"), ("B", "heart", "preferred")]
+    found = linker(*rows, forms="inflected").link("the heart, failure and heart failure")
+    assert [(m.start, m.end, m.entity) for m in found] == [(4, 9, "B"), (23, 36, "A")]
+
+
+def test_the_s_of_a_possessive_is_no_word_and_another_s_is_one() -> None:
+    rows = [("A", "Alzheimer disease", "preferred")]
+    own = linker(*rows, forms="inflected")
+    (found,) = own.link("late Alzheimer's disease")
+    assert (found.start, found.end) == (5, 24)
+    assert own.link("Alzheimer s disease") == own.link("Alzheimer-s disease") == []
+
+
+def test_an_ordinary_word_of_a_weak_kind_is_no_name() -> None:
+    for kind, expected in (("related", 0), ("broad", 0), ("preferred", 1)):
+        rows = [("A", "death", kind), ("B", "anchor word", "preferred")]
+        assert len(linker(*rows).link("a death")) == expected
+    assert len(linker(("A", "sudden death", "related")).link("a sudden death")) == 1
+
+
 @settings(max_examples=200, deadline=None)
 @given(st.text(st.characters(codec="utf-8"), max_size=40))
 def test_words_are_where_they_begin(text):

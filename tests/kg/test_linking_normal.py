@@ -181,6 +181,8 @@ def test_greek_letters_numbers_and_plurals_of_short_forms(
         ("Rib", "ribs", None),  # may be a symbol
         ("SEIZURE", "SEIZURES", "plural"),
         ("\u80be\u75c5", "\u80be,\u75c5", None),
+        ("\u80be\u75c5", "\u80be-\u75c5", None),
+        ("\u80be,\u75c5", "\u80be\u75c5", None),
         ("\u03b1-globin", "\u03b1 globins", "plural+punctuation"),
         ("fever", "favor", None),
     ],

@@ -265,7 +265,7 @@ def test_the_self_adversarial_loss_and_free_lengths(
     # PyKEEN computes the mean of both parts
     assert float(own) == pytest.approx(float(slow) / 2, rel=1e-5)
     with pytest.raises(
-        InputError, match=r"loss: no loss 'other'; choose from: margin, self-adversarial"
+        InputError, match=r"loss: no loss 'other'; .*hoose from: margin, self-adversarial"
     ):
         train(graph, str(tmp_path / "v"), loss="other")
 
@@ -273,7 +273,7 @@ def test_the_self_adversarial_loss_and_free_lengths(
 def test_bad_settings(tmp_path: Path, runs: Path) -> None:
     graph = ladder(tmp_path / "g")
     with pytest.raises(
-        InputError, match="no graph embedding 'TransX'; choose from: TransE, TransR"
+        InputError, match="no graph embedding 'TransX'; .*hoose from: TransE, TransR"
     ):
         train(graph, str(tmp_path / "t"), model="TransX")
     with pytest.raises(InputError, match=r"manifest\.json"):
