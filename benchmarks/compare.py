@@ -20,7 +20,9 @@ from benchmarks.results import (
     find_differences,
     format_tests,
     group_results,
+    list_replaced,
     list_stored,
+    style_of,
     versus,
 )
 from benchmarks.synonyms import DATASETS, samples_checksum
@@ -42,6 +44,7 @@ class Comparison(NamedTuple):
     title: str
     groups: list[Group]
     key: str
+    left_out: Sequence[str] = ()  # a line for what was scored and is not compared
 
 
 def find_comparisons(
@@ -77,7 +80,11 @@ def find_comparisons(
         )
     newest = found[-1]
     title = f"{definition.name}, {newest.split} {newest.metric}, PROFILE={profile}"
-    return [Comparison(title, list(group_results(alike(found)).values()), newest.metric)]
+    groups = list(group_results(alike(found)).values())
+    left_out = list_replaced(alike(found), groups)
+    if others := len(found) - len(alike(found)):
+        left_out.append(f"left out: {others} results of other data or another split")
+    return [Comparison(title, groups, newest.metric, left_out)]
 
 
 def compare_linkers(name: str, split: str | None = None, advice: str = "") -> Comparison:
@@ -105,7 +112,8 @@ def compare_chains(evaluations: Sequence[Evaluation]) -> Comparison:
 def format_comparisons(found: Sequence[Comparison], base: str | None = None) -> str:
     """Each comparison as text: the best against each other, or each against `base`. Raises
     InputError for a base that is none of the systems."""
-    return "\n\n".join(versus(one.title, one.groups, one.key, base) for one in found)
+    told = ([versus(one.title, one.groups, one.key, base), *one.left_out] for one in found)
+    return "\n\n".join("\n".join(lines) for lines in told)
 
 
 BAR = 420  # pixels of the axis of a page's intervals
@@ -125,9 +133,11 @@ def write_page(found: Sequence[Comparison], path: Path, base: str | None = None)
         for group, (first, last) in zip(rows, ends, strict=True):
             mean = _mean(group, one.key)
             bar = _draw_interval(mean, first, last, low, high)
-            cells = [html.escape(group.label), f"{mean:.4f}", f"{first:.4f} to {last:.4f}", bar]
+            scale, digits, _ = style_of(group)
+            shown = [f"{scale * value:.{digits}f}" for value in (mean, first, last)]
+            cells = [html.escape(group.label), shown[0], f"{shown[1]} to {shown[2]}", bar]
             parts.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
-        told = format_tests(rows, one.key, base)
+        told = [*format_tests(rows, one.key, base), *one.left_out]
         parts.append("</table>" + "".join(f"<p>{html.escape(line)}</p>" for line in told))
     head = (
         '<!doctype html><html lang="en"><meta charset="utf-8"><title>Comparison</title><style>'

@@ -14,14 +14,20 @@ import numpy as np
 from benchmarks.records import ROOT, Record, save_records
 from benchmarks.results import (
     FILE,
+    OUTCOMES,
     Group,
     Result,
     check_protocol,
+    check_seeds,
     group_results,
     load_result,
     pair_results,
 )
 from core.files import InputError
+from models.metrics import score
+
+#: between a score as it is recorded and as it is counted again
+TOLERANCE = 1e-6
 
 
 def load_runs(folders: Sequence[Path]) -> list[Result]:
@@ -55,6 +61,7 @@ def publish(
     others = load_runs(against) if against else []
     for side in (results, others):
         check_seeds(side)
+        check_scores(side)
     base = list(group_results(others).values())
     if len(base) > 1:
         raise InputError(
@@ -69,17 +76,17 @@ def publish(
     return save_records(group, records, root), records
 
 
-def check_seeds(results: Sequence[Result]) -> None:
-    """Raise InputError where two results are of one system and seed, as two precisions are: a mean
-    would count the seed twice."""
-    known: dict[tuple[str, str, int], str] = {}
+def check_scores(results: Sequence[Result]) -> None:
+    """Raise InputError for a score that is not what the outcomes of its examples come to."""
     for result in results:
-        first = known.setdefault((result.label, result.model.run, result.seed), result.folder)
-        if first != result.folder:
+        value = result.value()
+        if value is None or result.metric not in result.tallies:
+            continue
+        counted = score(result.tallies[result.metric])
+        if abs(value - counted) > TOLERANCE:
             raise InputError(
-                f"{result.task}: {first} and {result.folder} are both {result.label} with seed"
-                f" {result.seed}. Give one; other settings, as another precision, are no other"
-                " seed."
+                f"{result.folder}/{FILE}: {result.metric} is {value:.6f}, but {OUTCOMES} beside it"
+                f" comes to {counted:.6f}. Score again."
             )
 
 

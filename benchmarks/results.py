@@ -224,12 +224,18 @@ def load_result(folder: str | Path) -> Result:
 
 
 def list_stored(kind: str, task: str | None = None) -> list[Result]:
-    """Every result of a kind (of one task), oldest first."""
+    """Every result of a kind (of one task), oldest first. A damaged one is left out with a
+    warning: what others have scored can be compared all the same."""
     if kind not in KINDS:
         raise ValueError(f"kind {kind!r}: expected one of {', '.join(KINDS)}")
     place = runs_folder() / kind
     place = place / folder_name(task) if task and kind in ("finetune", "linking") else place
-    found = [load_result(file.parent) for file in sorted(place.glob(f"**/{FILE}"))]
+    found = []
+    for file in sorted(place.glob(f"**/{FILE}")):
+        try:
+            found.append(load_result(file.parent))
+        except InputError as error:
+            LOG.warning(f"left out of all comparisons: {error}")
     return sorted((r for r in found if task in (None, r.task)), key=lambda r: r.created)
 
 
@@ -365,7 +371,41 @@ def _drop_replaced(several: list[Result]) -> list[Result]:
         )
     newest = {r.model.run: r.request for r in several}  # oldest first: the last one stays
     kept = [r for r in several if r.request == newest[r.model.run] and bool(r.model.run) == runs]
+    check_seeds(kept)
     return sorted(kept, key=lambda r: (r.model.run, r.seed))
+
+
+def check_seeds(results: Sequence[Result]) -> None:
+    """Raise InputError where two results are of one system and seed, as two precisions or a copied
+    folder are: a mean would count the seed twice."""
+    known: dict[tuple[str, str, int], str] = {}
+    for result in results:
+        first = known.setdefault((result.label, result.model.run, result.seed), result.folder)
+        if first != result.folder:
+            raise InputError(
+                f"{result.task}: {first} and {result.folder} are both {result.label} with seed"
+                f" {result.seed}. Give one of them, or move the other out of the runs' folder:"
+                " another precision, for example, is no other seed."
+            )
+
+
+def list_replaced(results: Sequence[Result], groups: Iterable[Group]) -> list[str]:
+    """A line for each request of fine-tunings that is in no group, since the same model was
+    fine-tuned again with other settings."""
+    counted = {r.folder for group in groups for r in group.results}
+    replaced: dict[tuple[str, str], list[Result]] = defaultdict(list)
+    for result in results:
+        if result.folder not in counted:
+            replaced[result.label, result.request].append(result)
+    lines = []
+    for (name, _), several in replaced.items():
+        scores = [value for r in several if (value := r.value()) is not None]
+        seeds = ",".join(str(r.seed) for r in sorted(several, key=lambda r: r.seed))
+        lines.append(
+            f"left out: {name}, seeds {seeds}, {float(np.mean(scores)):.4f}: a later command"
+            f" fine-tuned this model again ({Path(several[0].folder).parent})"
+        )
+    return lines
 
 
 def find_differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str]:
@@ -420,6 +460,13 @@ STYLES = {
 }
 
 
+def style_of(group: Group) -> Style:
+    """How a system's scores are printed. What a chain finds in running text is counted by text."""
+    first = group.results[0]
+    style = STYLES[first.kind]
+    return style._replace(over="texts") if "gold" in first.protocol else style
+
+
 def p_value(p: float) -> str:
     """A p-value of a t-test as text, which may be smaller than any number of digits shows."""
     return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
@@ -464,6 +511,10 @@ def difference(
     trained = one.results[0].kind == "finetune"
     alone = f"{style.over} of one seed" if trained else style.over
     over = f"seeds and {style.over}" if seeds > 1 else alone
+    several = [{*group.tallies(key)} for group in (one, other) if not group.is_trivial]
+    if len(several) == 2 and several[0] != several[1]:
+        common = ",".join(map(str, sorted(several[0] & several[1])))
+        first += f" over the seeds that both have ({common})"
     return (
         f"{first}{' ' if brackets else ', '}{told}, paired bootstrap over {over} p ="
         f" {c.p_bootstrap:.4f}{t}"
@@ -493,7 +544,7 @@ def _mean_score(group: Group, key: str) -> float | None:
 def others(mine: Group, pool: Iterable[Result], key: str) -> list[str]:
     """A line for each other system of the same protocol: mine minus its score, with both tests."""
     first = mine.results[0]
-    style = STYLES[first.kind]
+    style = style_of(mine)
     folders = {r.folder for r in mine.results}
     same = [
         r
@@ -501,6 +552,8 @@ def others(mine: Group, pool: Iterable[Result], key: str) -> list[str]:
         if not find_differences(first.protocol, r.protocol) and r.folder not in folders
     ]
     group, _, metric = key.rpartition("/")
+    part = group if metric == first.metric or not group else f"{group} {metric}"
+    what = f"{part}, " if part else ""
     lines = []
     groups = group_results([*same, *mine.results])
     for label_, one in groups.items():
@@ -512,7 +565,7 @@ def others(mine: Group, pool: Iterable[Result], key: str) -> list[str]:
             continue
         told = difference(mine, one, key, style) or "no common seed"
         lines.append(
-            f"{f'{group}, ' if group else ''}against {label_}"
+            f"{what}against {label_}"
             f" ({style.scale * np.mean(values):.{style.digits}f}): {told}"
             f"{mark_below(mine, one, groups.values(), key)}"
         )
@@ -525,18 +578,20 @@ def versus(title: str, groups: Sequence[Group], key: str, base: str | None = Non
     """
     scores = {one.label: [score(t) for _, t in sorted(one.tallies(key).items())] for one in groups}
     order = sorted(groups, key=lambda one: -float(np.mean(scores[one.label])))
-    lines = [
-        f"{title}, {len(next(iter(order[0].tallies(key).values()))):,} examples, the same for all"
-    ]
+    style = style_of(order[0])
+    s, d = style.scale, style.digits
+    count = len(next(iter(order[0].tallies(key).values())))
+    lines = [f"{title}, {count:,} {style.over}, the same for all"]
     width = max(30, 2 + max(len(one.label) for one in order))
     for one in order:
         own = scores[one.label]
-        sd = f" ± {np.std(own, ddof=1):.4f}" if len(own) > 1 else ""
+        sd = f" ± {s * np.std(own, ddof=1):.{d}f}" if len(own) > 1 else ""
         low, high = one.interval(key) or (float("nan"), float("nan"))
-        seeds = ",".join(map(str, sorted(one.tallies(key))))
+        numbers = ",".join(map(str, sorted(one.tallies(key))))
+        seeds = "" if one.results[0].kind == "linking" else f"  {one.kind} seeds {numbers}"
         lines.append(
-            f"{one.label:<{width}}{np.mean(own):.4f}{sd}  95 % interval {low:.4f} to {high:.4f} "
-            f" {one.kind} seeds {seeds}"
+            f"{one.label:<{width}}{s * np.mean(own):.{d}f}{sd}  95 % interval {s * low:.{d}f} to"
+            f" {s * high:.{d}f}{seeds}"
         )
     return "\n".join([*lines, *format_tests(order, key, base)])
 
@@ -549,7 +604,7 @@ def format_tests(order: Sequence[Group], key: str, base: str | None = None) -> l
     tests = [found[0] if (found := pair_results(one, other, key)) else None for one, other in pairs]
     told = iter(adjust_holm([p for c in tests if c and (p := c.p_seeds) is not None]))
     for (one, other), test in zip(pairs, tests, strict=True):
-        line = difference(one, other, key, STYLES["finetune"]) or "no common seed"
+        line = difference(one, other, key, style_of(one)) or "no common seed"
         if len(pairs) > 1 and test and test.p_seeds is not None:
             line += f", by Holm over these {p_value(next(told))}"
         lines.append(

@@ -41,7 +41,6 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
-import yaml
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
@@ -54,6 +53,7 @@ from core.json_files import digest, read_json, write_json
 from core.reading import excerpt
 from core.spreadsheets import CsvWriter
 from core.tracking import ROOT, commit, runs_folder, tracking_uri
+from core.yaml_files import read_yaml
 
 #: command -> (its words, the MLflow experiment; both may name the command's own word)
 COMMANDS = {
@@ -126,20 +126,15 @@ def _values(file: Path, key: str, given: Any) -> Point:
     return dict(given)
 
 
+def _names(given: Any) -> set[Any]:
+    return {*given} if isinstance(given, dict) else set()
+
+
 def read_sweep(file: str | Path) -> Sweep:
     """A sweep's file. Raises InputError for one that is not there, no YAML, or asks for what there
     is not."""
     file = Path(file)
-    try:
-        given = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(
-            f"CONFIG={file}: {error.strerror}. Expected a YAML file (kepl sweep --help)"
-        ) from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InputError(f"{file}: not YAML ({' '.join(str(error).split())})") from error
-    if not isinstance(given, dict):
-        raise InputError(f"{file}: expected {', '.join(KEYS)}")
+    given = read_yaml(file, f"{', '.join(KEYS)} (kepl sweep --help)")
     if unknown := [key for key in given if key not in KEYS]:
         raise InputError(f"{file}: no key {unknown[0]!r}; {list_known(unknown[0], KEYS)}")
     command, *rest = shlex.split(str(given.get("command") or "")) or [""]
@@ -160,6 +155,16 @@ def read_sweep(file: str | Path) -> Sweep:
         raise InputError(f"{file}: at_once: expected a number, 1 or more, got {at_once!r}")
     if not isinstance(report, list) or not all(isinstance(name, str) for name in report):
         raise InputError(f"{file}: report: expected a list of metrics, got {excerpt(report)}")
+    grid_names, runs = _names(given.get("grid")), given.get("runs") or [{}]
+    if not isinstance(runs, list):
+        raise InputError(f"{file}: runs: expected a list, got {excerpt(runs)}")
+    of_runs = {name for run in runs for name in _names(run)}
+    twice = grid_names & ({*settings} | of_runs) | {*settings} & _names(given.get("space"))
+    if twice:
+        raise InputError(
+            f"{file}: {min(twice)}: it is there twice, with one value and with several. Name it"
+            " once."
+        )
     whole = Sweep(
         file.stem, words.format(own).split(), experiment.format(own), settings, [], at_once, report
     )
@@ -170,9 +175,6 @@ def read_sweep(file: str | Path) -> Sweep:
         raise InputError(
             f"{file}: grid: expected a list of values for every name, such as MODEL: [zh, minilm]"
         )
-    runs = given.get("runs") or [{}]
-    if not isinstance(runs, list):
-        raise InputError(f"{file}: runs: expected a list, got {excerpt(runs)}")
     points = [
         _values(file, "runs", run) | _values(file, "grid", dict(zip(grid, values, strict=True)))
         for run in runs
@@ -218,12 +220,19 @@ def _search(file: Path, given: dict[str, Any]) -> Search:
             and [type(e) in (int, float) for e in ends] == [True, True]
         ):
             found[name] = (ends[0], ends[1], "log" in values)
+            least = "above 0" if "log" in values else "at most the other"
+            if ends[0] > ends[1] or ("log" in values and ends[0] <= 0):
+                raise InputError(
+                    f"{file}: space: {name}: expected a low end, {least}, and a high one, got"
+                    f" {ends[0]} and {ends[1]}"
+                )
         else:
             raise InputError(
                 f"{file}: space: {name}: expected {{log: [low, high]}}, {{from: [low, high]}} or a"
                 " list of values"
             )
-    _values(file, "space", dict.fromkeys(found, 0))
+        for value in values if isinstance(values, list) else (0,):
+            _values(file, "space", {name: value})
     return Search(found, trials, goal)
 
 

@@ -27,6 +27,8 @@ import docstring_parser
 
 from core.choices import list_known
 from core.files import InputError
+from core.reading import excerpt
+from core.yaml_files import read_yaml
 
 FROM_MAKE = "@make"  #: the hidden word that says: the settings are those of make's command line
 #: make's own names, which no command accepts
@@ -328,6 +330,10 @@ def is_list(kind: Any) -> bool:
     return any(get_origin(t) in (list, Sequence) for t in _parts(kind))
 
 
+def is_mapping(kind: Any) -> bool:
+    return any(t is dict or get_origin(t) in (dict, Mapping) for t in _parts(kind))
+
+
 def is_bool(kind: Any) -> bool:
     return _parts(kind) == (bool,)
 
@@ -427,17 +433,50 @@ def parse(
         if (name := word.partition("=")[0]) not in ignored or name.lower() in options
     ]
     given = collect(words, known, positions, what, owners)
+    if "config" in given and "config" not in options:
+        given = read_settings(given.pop("config")[1], options, owners) | given
     values = convert(given, options, known, what)
     for name, option in options.items():
         if option.default is inspect.Parameter.empty and values.get(name) is None:
             raise InputError(f"{what}: {name.upper()} is missing: {option.help}")
-    given_names = set(given)
-    if "config" in given:
-        given_names |= {k for k, v in values.items() if k in options and v != options[k].default}
     own = {
         option.name: values[option.name] for option in extra if values.get(option.name) is not None
     }
-    return Parsed(grouped_arguments(function, values, given_names), own, frozenset(given_names))
+    return Parsed(grouped_arguments(function, values, given), own, frozenset(given))
+
+
+def read_settings(
+    files: Sequence[str | Path],
+    options: Mapping[str, Option],
+    owners: Callable[[str], Sequence[str]] = lambda name: (),
+) -> dict[str, tuple[str, Any]]:
+    """{option: (file and name, text or texts)} of YAML files of settings, a later one over an
+    earlier one. Raises InputError for a file that is none, and for a name that is no option."""
+    found: dict[str, tuple[str, Any]] = {}
+    for file in files:
+        for name, value in read_yaml(file, "settings, as name: value").items():
+            key = str(name).replace("-", "_")
+            if key not in options:
+                raise InputError(
+                    explain_unknown("flag", str(name), options, str(file), owners(key))
+                )
+            if value is None:
+                continue  # as NAME= on a command line
+            form = f"{file}: {name}"
+            kind = options[key].type
+            several = value if isinstance(value, list) else [value]
+            nested = any(isinstance(one, dict | list) for one in several)
+            if nested and is_mapping(kind):
+                found[key] = form, json.dumps(value)
+                continue
+            if nested or (isinstance(value, list) and not is_list(kind)):
+                raise InputError(_wrong(form, excerpt(value), options[key]))
+            texts = [str(one).lower() if isinstance(one, bool) else str(one) for one in several]
+            if _numbers(kind):
+                found[key] = form, [part for text in texts for part in _split_list(text, kind)]
+            else:
+                found[key] = form, texts if is_list(kind) else texts[0]
+    return found
 
 
 def convert(
@@ -446,8 +485,7 @@ def convert(
     known: Mapping[str, Option],
     what: str,
 ) -> dict[str, Any]:
-    """{option: its value} of what was typed, over what files of settings say. Raises InputError for
-    a value of another type, and for what a file names and no option is."""
+    """{option: its value} of what was typed. Raises InputError for a value of another type."""
     from jsonargparse import ArgumentError, ArgumentParser
 
     parser = ArgumentParser(exit_on_error=False, default_env=False)
@@ -455,46 +493,35 @@ def convert(
         default = None if option.default is inspect.Parameter.empty else option.default
         kind = option.type if default is not None else option.type | None
         parser.add_argument(f"--{option.name}", type=kind, default=default)
-    if "config" not in options:
-        parser.add_argument("--config", action="config")
     arguments = []
-    for name, (form, content) in sorted(given.items(), key=lambda item: item[0] != "config"):
+    for name, (form, content) in given.items():
         if is_bool(known[name].type):
             if str(content).lower() not in TRUTH:
                 raise InputError(_wrong(form, content, known[name]))
             content = str(TRUTH[str(content).lower()]).lower()
-        if name == "config" and "config" not in options:
-            arguments += [f"--config={file}" for file in content]
-            continue
         text = json.dumps(content) if isinstance(content, list) else content
         arguments.append(f"--{name}={text}")
     try:
         values: dict[str, Any] = parser.parse_args(arguments).as_dict()
     except ArgumentError as error:
-        raise InputError(explain(str(error), given, options, known, what)) from error
+        raise InputError(explain(str(error), given, known, what)) from error
     return values
 
 
 def explain(
     error: str,
     given: Mapping[str, tuple[str, Any]],
-    options: Mapping[str, Option],
     known: Mapping[str, Option],
     what: str,
 ) -> str:
-    """jsonargparse's error in one line: the option as it was typed, or the file that has it."""
+    """jsonargparse's error in one line: the option as it was typed."""
     patterns = (r'[Kk]ey "(\w+)"', r"argument --(\w+)", r"'(\w+)'")
     named = (re.search(pattern, error) for pattern in patterns)
     name = next((found[1] for found in named if found), "")
-    if name in given and name != "config":
+    if name in given:
         form, content = given[name]
         return _wrong(form, content, known[name])
-    file = " ".join(map(str, given["config"][1])) if "config" in given else what
-    if name in known:
-        return f"{file}: {name}: expected {describe_type(known[name].type)}"
-    if name:
-        return explain_unknown("flag", name, options, str(file))
-    return f"{file}: {' '.join(error.split())}"
+    return f"{what}: {' '.join(error.split())}"
 
 
 def grouped_arguments(
@@ -516,5 +543,5 @@ def grouped_arguments(
 
 def _wrong(form: str, content: Any, option: Option) -> str:
     shown_value = " ".join(map(str, content)) if isinstance(content, list) else content
-    separator = "=" if form.isupper() else " "
+    separator = "=" if form.isupper() else " "  # NAME=value, --name value, file: name value
     return f"{form}{separator}{shown_value}: expected {describe_type(option.type)}"

@@ -23,6 +23,7 @@ from core.artifact import check_export
 from core.files import InputError
 from core.json_files import digest, read_json
 from core.reading import excerpt, sha256
+from core.tensors import check_finite
 
 LOG = logging.getLogger(__name__)
 #: short name -> (distribution, folder in it)
@@ -59,7 +60,7 @@ def load(kind: Any, name: str, **options: Any) -> Any:
     if not kind.__name__.endswith(("Config", "Tokenizer")):
         options["weights_only"] = True
     try:
-        return kind.from_pretrained(
+        found = kind.from_pretrained(
             folder, trust_remote_code=False, local_files_only=True, **options
         )
     except (SafetensorError, pickle.UnpicklingError) as error:
@@ -75,6 +76,14 @@ def load(kind: Any, name: str, **options: Any) -> Any:
             f"model {name!r}: its weights are of other shapes than its config.json says"
             " (hidden_size, vocab_size, id2label, …). Use the config.json that came with them."
         ) from error
+    except OSError as error:
+        if "no file named" not in str(error):
+            raise
+        onnx = "; model.onnx is for other programs" if Path(folder, "model.onnx").is_file() else ""
+        raise InputError(
+            f"model {name!r}: it has no weights that are read here (model.safetensors){onnx}. Give"
+            " the folder that save_pretrained, or a fine-tuning's export, wrote."
+        ) from error
     except StrictDataclassError as error:
         raise InputError(
             f"model {name!r}: its config.json has a value that transformers refuses"
@@ -87,6 +96,10 @@ def load(kind: Any, name: str, **options: Any) -> Any:
             f"model {name!r}: it needs Python code of its own (auto_map in its config.json), which"
             " is never run. Expected a model of a kind that transformers has itself"
         ) from error
+    model = found[0] if isinstance(found, tuple) else found  # (model, what was missing)
+    if hasattr(model, "named_parameters"):
+        check_finite(f"model {name!r}", model.named_parameters())
+    return found
 
 
 def read_object(file: Path) -> dict[str, Any]:

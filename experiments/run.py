@@ -33,6 +33,7 @@ from core.files import InputError, atomic_folder
 from core.journal import run_id_in
 from core.json_files import read_json, write_json
 from core.logs import quiet_libraries
+from core.tensors import check_finite
 from core.tracking import read_inherited_tags, tracking_uri
 from experiments.card import CARD, describe
 from experiments.tracking import (
@@ -192,7 +193,7 @@ def scores(trainer: pl.Trainer, cli: CLI, file: Path) -> dict[str, float]:
 
 def fit(trainer: pl.Trainer, model: pl.LightningModule, data: Any, checkpoint: Path | None) -> None:
     """Train from a checkpoint, or from the start. Ends the process, with the step, where a signal
-    stopped the training."""
+    stopped the training. Raises InputError for a training that ran away."""
     stopped = 0
     try:
         trainer.fit(
@@ -213,6 +214,7 @@ def fit(trainer: pl.Trainer, model: pl.LightningModule, data: Any, checkpoint: P
                 " resumes"
             )
         sys.exit(stopped)
+    check_finite(f"the training up to step {trainer.global_step:,}", model.named_parameters())
 
 
 def train(cli: CLI) -> dict[str, Any]:

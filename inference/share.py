@@ -90,8 +90,9 @@ def push_folder(folder: Path, repository: str, public: bool, message: str) -> st
         raise InputError(
             f"{constants.ENDPOINT}/{repository}: the hub refused ({status}); {advice}"
         ) from error
-    except OSError as error:  # httpx's errors of connections are among them, or caused by them
-        raise InputError(f"{constants.ENDPOINT}: the hub does not answer ({error})") from error
+    except Exception as error:  # of the hub's client, which has changed its library twice
+        reason = " ".join(str(error).split())[:200]
+        raise InputError(f"{constants.ENDPOINT}: the hub does not answer ({reason})") from error
     return f"{constants.ENDPOINT}/{repository}"
 
 

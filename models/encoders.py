@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nested import nested_tensor_from_jagged
 from torch.nn.functional import scaled_dot_product_attention
@@ -43,6 +43,7 @@ from transformers.utils import logging
 
 from core.artifact import check_export
 from core.files import InputError
+from core.tensors import check_finite, read_tensors
 from datamodules.pretrained import find_pretrained, load
 from datamodules.steps import Places
 
@@ -214,6 +215,7 @@ def fill_fine_tuned(model: nn.Module, folder: Path) -> None:
     try:
         with safe_open(file, "pt") as weights:
             state = {key: weights.get_tensor(f"{prefix}{key}") for key in model.state_dict()}
+        check_finite(str(file), state.items())
         model.load_state_dict(state)
     except (OSError, RuntimeError, SafetensorError) as error:
         reason = str(error).splitlines()[0]
@@ -477,7 +479,7 @@ def read_export(
                 f"{folder / name}: missing; this is no {title} export. Export the run again."
             )
     check_export(folder)
-    state = load_file(folder / f"{paper}.safetensors")
+    state = read_tensors(folder / f"{paper}.safetensors", "Export the run again.")
     known = json.loads((folder / f"{paper}.json").read_text())
     encoder = make(
         load_bert(str(folder)), state["entity"], **{k: known[k] for k in settings if k in known}
@@ -524,7 +526,8 @@ def load_transformer(
             fill_fine_tuned(model, Path(find_pretrained(name)))
         elif hasattr(config, TEXT_PART):
             model = text_part(kind.from_config(config)).eval()
-            model.load_state_dict(load_file(Path(find_pretrained(name)) / "model.safetensors"))
+            weights = Path(find_pretrained(name)) / "model.safetensors"
+            model.load_state_dict(read_tensors(weights, "Fetch them again."))
         else:
             made, report = load(kind, name, output_loading_info=True, **options)
             model = text_part(made)

@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from core.artifact import check_export
 from core.files import InputError
+from core.tensors import read_tensors
 from datamodules.reranker import RerankerBatch
 from models.base import PaperModule
 from models.encoders import (
@@ -61,7 +61,9 @@ class RerankerModel(TextEncoder):
             raise InputError(f"{file}: missing; this is no reranker's export. Train it again.")
         check_export(folder)
         model = cls(str(folder))
-        missing, _ = model.load_state_dict(load_file(file), strict=False)
+        missing, _ = model.load_state_dict(
+            read_tensors(file, "Train the reranker again."), strict=False
+        )
         if own := [name for name in missing if not name.startswith("bert.")]:
             raise InputError(f"{file}: missing {own}. Train the reranker again.")
         return model.eval()

@@ -10,7 +10,6 @@ can be right. Of a chain: what it missed, linked to another entity, or found whe
 
 from __future__ import annotations
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,7 +23,7 @@ from benchmarks.linking.sets import refuse_sets
 from benchmarks.options import Folds, Split
 from benchmarks.results import Result, list_stored, load_result
 from core.files import InputError, atomic_write
-from core.reading import lines
+from core.json_files import json_lines
 from core.spreadsheets import CsvWriter
 from datamodules.linking import Dictionary, Linking
 from datamodules.options import Files
@@ -77,7 +76,16 @@ def scored_run(
                 f"{name}: no such result; scored are: {labels}. Score one with `{advice}`."
             )
     result = found[-1]
-    predictions = [json.loads(text) for _, text in lines(Path(result.folder) / "predictions.jsonl")]
+    file = Path(result.folder) / "predictions.jsonl"
+    command = own.advice(part.graph) if own.gold else f"make evaluate TASK={name}"
+    again = f"Score it again: {command}"
+    predictions = [line for _, line in json_lines(file, advice=again)]
+    expected = len(result.tallies[result.metric])
+    if len(predictions) != expected:
+        raise InputError(
+            f"{file}: expected {expected:,} lines, one for each scored example, got"
+            f" {len(predictions):,}. {again}"
+        )
     scored = result.protocol.get("fold_numbers", "all")
     of_folds = [] if scored == "all" else [int(n) for n in scored.split(",")]
     asked = replace(part, split=cast(Split, result.split), folds=of_folds)
@@ -193,7 +201,10 @@ def _format_case(ids: Sequence[str], names: Sequence[str]) -> str:
 
 
 def write_cases(run: Run, top: int = 20) -> str:
-    """The `top` cases as text; all of them are written beside the predictions, as cases.csv."""
+    """The `top` cases as text; all of them are written beside the predictions, as cases.csv. Raises
+    InputError for a `top` below 1."""
+    if top < 1:
+        raise InputError(f"--top {top}: expected a whole number, 1 or more")
     found = cases(run)
     file = Path(run.result.folder) / "cases.csv"
     with atomic_write(file) as handle:
@@ -214,8 +225,9 @@ def write_cases(run: Run, top: int = 20) -> str:
             f"{run.result.task}, {run.result.split}, {run.result.label}: {told},"
             f" {len(found):,} different cases; all in {file}"
         ),
-        f"train annotates the same string in {against:,} of them",
     ]
+    if any("train" in fold.splits for fold in run.folds):
+        text.append(f"train annotates the same string in {against:,} of them")
     for c in found[:top]:
         text.append(
             f"\n{c.mention}  x{c.times}, {c.share:.2f} {points} ({c.reason})\n  gold     "

@@ -36,7 +36,6 @@ from benchmarks.linking.ends import (
 from benchmarks.options import Folds, Split
 from benchmarks.results import (
     OVERALL,
-    STYLES,
     Group,
     Model,
     Result,
@@ -45,6 +44,7 @@ from benchmarks.results import (
     log_result,
     result_folder,
     save_result,
+    style_of,
 )
 from core.choices import list_known
 from core.commands import child_environment, python_command
@@ -433,7 +433,7 @@ def comparisons(runs: Sequence[Run]) -> list[str]:
     best = max(ours, key=strict.__getitem__)
     lines = [
         f"{best}, strict F1, against {t}:"
-        f" {difference(groups[best], groups[t], METRIC, STYLES['linking'])}"
+        f" {difference(groups[best], groups[t], METRIC, style_of(groups[best]))}"
         for t in theirs
     ]
     if "dictionary" in ours:

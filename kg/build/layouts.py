@@ -37,11 +37,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from core.choices import list_known
 from core.files import InputError
 from core.reading import read_text
+from core.yaml_files import parse_yaml
 from kg.build.rows import JSON, Form, form_of, parse_delimiter
 from kg.graph import KINDS
 
@@ -359,10 +358,7 @@ def load_preset(name: str, language: str = "en") -> Preset:
             " or give a .yaml file of your own"
         )
     text = read_text(path).replace("$language", language)
-    try:
-        content = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise InputError(f"{path}: not valid YAML ({error!s:.200}). Fix the file.") from error
+    content = parse_yaml(text, str(path), ", ".join(sorted(PRESET)))
     _check_keys(content, PRESET, str(path))
     tables = content.get("tables")
     if not isinstance(tables, list) or not tables:

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor
 
 from core.artifact import Artifact
 from core.files import InputError
+from core.tensors import read_tensors
 from kg.entity_rows import check_entities, read_ids, write_ids
 
 TABLE = Artifact("embedding table", "kepl graph embed --help", verified="embeddings.safetensors")
@@ -76,12 +76,7 @@ class EmbeddingTable:
         folder = Path(folder)
         file = folder / "embeddings.safetensors"
         manifest = TABLE.read(folder)
-        try:
-            tensors = load_file(file)
-        except SafetensorError as error:
-            raise InputError(
-                f"{file}: not a safetensors file ({error}). Train the table again."
-            ) from error
+        tensors = read_tensors(file, "Train the table again.")
         entities, relations = read_ids(folder)
         return cls(
             tensors["entity"],

@@ -31,11 +31,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from safetensors.torch import load_file
 from torch import Tensor, nn
 from transformers import BertModel
 
 from core.files import InputError
+from core.tensors import read_tensors
 from datamodules.kebiolm import KeBioLMBatch
 from datamodules.steps import places
 from kg.vectors.embeddings import EmbeddingTable
@@ -243,7 +243,7 @@ def masked_lm(folder: str | Path) -> MaskedLM:
     """
     encoder = KeBioLMEncoder.from_export(folder)
     config = encoder.bert.config
-    state = load_file(Path(folder) / "kebiolm.safetensors")
+    state = read_tensors(Path(folder) / "kebiolm.safetensors", "Export it again.")
     own = {k.removeprefix("head."): v for k, v in state.items() if k.startswith("head.")}
     head = MLMHead(config.hidden_size, config.vocab_size, config.hidden_act, config.layer_norm_eps)
     if lacking := sorted(set(head.state_dict()) - set(own)):

@@ -360,7 +360,7 @@ def test_a_file_has_settings_and_the_command_line_replaces_them(
     assert json.loads(capsys.readouterr().out)["mentions"][0]["entity"] == "foozin"
     wrong = {
         "grap: x\n": "own.yaml: no setting --grap; did you mean --graph?",
-        "top: many\n": "top: expected a whole",
+        "top: many\n": "top many: expected a whole",
     }
     for text, message in wrong.items():
         file.write_text(text)

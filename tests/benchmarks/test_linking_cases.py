@@ -84,10 +84,20 @@ def test_no_such_result(
     assert scored_run("NCBI-EL", result.folder, files=files).result.label == "tfidf"
     moved = Path(shutil.copytree(result.folder, tmp_path / "moved"))
     lines = (moved / "predictions.jsonl").read_text().splitlines()
-    (moved / "predictions.jsonl").write_text(lines[0].replace('"id": "', '"id": "not-') + "\n")
-    with pytest.raises(InputError, match="predictions of other mentions"):
-        scored_run("NCBI-EL", str(moved), files=files)
+    file = moved / "predictions.jsonl"
+    other = [lines[0].replace('"id": "', '"id": "not-'), *lines[1:]]
+    for content, message in (
+        (other, "predictions of other mentions"),
+        (lines[1:], r"predictions\.jsonl: expected 3 lines, one for each scored example, got 2"),
+        ([*lines[1:], lines[0][:20]], r"predictions\.jsonl:3: not valid JSON .* Score it again: m"),
+    ):
+        file.write_text("\n".join(content) + "\n")
+        with pytest.raises(InputError, match=message):
+            scored_run("NCBI-EL", str(moved), files=files)
     assert main(["cases", "NCBI-EL", f"DATA={data / 'NCBI-EL'}", "TOP=few"]) == 2
+    capsys.readouterr()
+    assert main(["cases", "NCBI-EL", f"DATA={data / 'NCBI-EL'}", "OF=tfidf", "TOP=0"]) == 2
+    assert "--top 0: expected a whole number, 1 or more" in capsys.readouterr().err
 
 
 def test_similarity_is_the_highest_cosine_with_a_gold_name(data: Path, runs: Path) -> None:

@@ -24,6 +24,7 @@ from benchmarks.records import (
 )
 from benchmarks.results import Model, Result, save_result
 from core.files import InputError
+from core.json_files import read_json, write_json
 
 
 @pytest.fixture
@@ -251,7 +252,19 @@ def test_two_results_of_one_seed_are_no_two_seeds(tmp_path: Path, of: str) -> No
     other = run(tmp_path / "other", "other", 0, [1, 0], of=of)
     for folders, against in (([tmp_path / "runs"], []), ([other], [tmp_path / "runs"])):
         with pytest.raises(
-            InputError, match=r"fp32\S* and \S*bf16\S* are both one with seed 0. Give one;"
+            InputError, match=r"fp32\S* and \S*bf16\S* are both one with seed 0. Give one of"
         ):
             publish(folders, "g", "c", against, root=tmp_path)
+    assert not (tmp_path / "docs").exists()
+
+
+def test_a_score_that_its_outcomes_do_not_come_to_is_not_published(tmp_path: Path) -> None:
+    one = run(tmp_path / "runs", "one", 0, [1, 0])
+    (file,) = one.glob("**/result.json")
+    record = read_json(file)
+    for group in record["scores"].values():
+        group[record["metric"]] = 0.75
+    write_json(file, record)
+    with pytest.raises(InputError, match=r"result\.json: .* is 0\.750000, but outcomes\.parquet"):
+        publish([one], "g", "c", root=tmp_path)
     assert not (tmp_path / "docs").exists()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import csv
 import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -111,7 +112,7 @@ def test_a_run_that_is_scored_again_is_one_seed(runs: Path) -> None:
     assert [r.value() for r in group.results] == [first[2].value(), first[1].value()]
 
 
-def test_a_damaged_result_is_refused(runs: Path) -> None:
+def test_a_damaged_result_is_refused(runs: Path, caplog: pytest.LogCaptureFixture) -> None:
     (made,) = fake.linked("minilm", 0.4)
     outcomes = Path(made.folder) / OUTCOMES
     whole = outcomes.read_bytes()
@@ -122,7 +123,11 @@ def test_a_damaged_result_is_refused(runs: Path) -> None:
     del record["task"]
     write_json(Path(made.folder) / FILE, record)
     with pytest.raises(InputError, match="not a result"):
-        list_stored("linking")
+        load_result(made.folder)
+    # what others have scored can be compared all the same
+    (other,) = fake.linked("exact", 0.4)
+    assert [one.folder for one in list_stored("linking")] == [other.folder]
+    assert f"left out of all comparisons: {made.folder}/result.json: not a result" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -257,13 +262,13 @@ def test_retrieval_is_compared_by_pretraining_seeds(runs: Path) -> None:
         "minilm", *({"D1": [0, 1, 0, 0], "D3": [0, 1]} for _ in (0, 1)), runs=names, **text
     )
     first, second = (block.splitlines() for block in compare("synonyms").split("\n\n"))
-    assert first[0] == "D1, Acc@1 among 20 names, 4 examples, the same for all" and second[
+    assert first[0] == "D1, Acc@1 among 20 names, 4 samples, the same for all" and second[
         0
     ].startswith("D3,")
     assert (
         "smedbert text" in first[1]
-        and "0.6250 ± 0.1768" in first[1]
-        and "+0.3750" in first[3]
+        and "62.50 ± 17.68" in first[1]
+        and "+37.50" in first[3]
         and "zh" not in "".join(first)
     )
     with pytest.raises(InputError, match="BASE=x: not scored here"):
@@ -299,7 +304,7 @@ def test_linkers_are_compared(runs: Path) -> None:
         compare("HPO-EL")
     text = compare("NCBI-EL", split="test").splitlines()
     assert (
-        text[0].startswith("NCBI-EL, test acc@1") and "minilm cls against exact: +0.2000" in text[3]
+        text[0].startswith("NCBI-EL, test acc@1") and "minilm cls against exact: +20.00" in text[3]
     )
 
 
@@ -630,3 +635,27 @@ def test_kebiolm_as_published(number: str, total: float) -> None:
     ) == pytest.approx(total)
     own = next(row for row in published["rows"] if row.get("measured") == "kebiolm")["reported"]
     assert list(own.values()) == [93.3, 86.1, 89.1, 85.1, 82.0, 87.1, 77.5, 81.9, 84.3, 81.2]
+
+
+def test_what_a_later_command_replaced_is_said(runs: Path) -> None:
+    """The same model with other settings is one system, whose newest command counts."""
+    fake.fine_tuned("enc", 0.9, 0.8, age=9)
+    fake.fine_tuned("enc", 0.3, age=1)
+    fake.fine_tuned("zh", 0.5, 0.6, age=5)
+    fake.fine_tuned("zh", 0.5, age=7, data="other")
+    said = compare("cMedQANER").splitlines()
+    assert [line.split()[:2] for line in said[1:3]] == [["zh", "0.5500"], ["enc", "0.3000"]]
+    assert "zh against enc: +0.2000 over the seeds that both have (0), 95 % interval" in said[3]
+    (place,) = {Path(r.folder).parent for r in list_stored("finetune") if r.value() == 0.9}
+    assert said[4:] == [
+        f"left out: enc, seeds 0,1, 0.8500: a later command fine-tuned this model again ({place})",
+        "left out: 1 results of other data or another split",
+    ]
+
+
+def test_a_copied_seed_is_not_counted_twice(runs: Path) -> None:
+    first, _ = fake.fine_tuned("enc", 0.9, 0.8)
+    fake.fine_tuned("zh", 0.5, 0.6)
+    shutil.copytree(first.folder, Path(first.folder).with_name("seed5"))
+    with pytest.raises(InputError, match=r"seed0 and \S*seed5 are both enc with seed 0"):
+        compare("cMedQANER")

@@ -131,11 +131,38 @@ def test_a_file_means_every_combination_of_its_grid_and_runs(tmp_path: Path) -> 
         ),
         ({"at_once": 0}, "at_once: expected a number, 1 or more, got 0"),
         ({"report": "f1"}, "report: expected a list of metrics"),
+        ({"settings": {"LR": 1}, "grid": {"LR": [1, 2]}}, "LR: it is there twice"),
+        ({"runs": [{"LR": 1}], "grid": {"LR": [1, 2]}}, "LR: it is there twice"),
     ],
 )
 def test_what_a_file_must_not_say(tmp_path: Path, change: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=rf"lr\.yaml: {message}"):
         read_sweep(config(tmp_path, **change))
+
+
+@pytest.mark.parametrize(
+    ("space", "message"),
+    [
+        ({"from": [10, 1]}, "BEAMS: expected a low end, at most the other, and a high one, got 10"),
+        ({"log": [0, 10]}, "BEAMS: expected a low end, above 0, and a high one, got 0 and 10"),
+        ([[1, 2], 3], r"space: BEAMS: expected one value, got \[1, 2\]"),
+    ],
+)
+def test_a_search_has_ranges_that_can_be_searched(
+    tmp_path: Path, space: object, message: str
+) -> None:
+    searched = {"search": "tpe", "space": {"BEAMS": space}, "trials": 2, "goal": "x"}
+    file = tmp_path / "lr.yaml"
+    file.write_text(yaml.safe_dump({"command": "evaluate NCBI-EL", **searched}))
+    with pytest.raises(InputError, match=message):
+        read_sweep(file)
+    searched["space"] = {"BEAMS": {"from": [1, 1]}}
+    file.write_text(yaml.safe_dump({"command": "evaluate NCBI-EL", **searched}))
+    assert read_sweep(file).search is not None
+    settings = {"settings": {"BEAMS": 3}}
+    file.write_text(yaml.safe_dump({"command": "evaluate NCBI-EL", **settings, **searched}))
+    with pytest.raises(InputError, match="BEAMS: it is there twice"):
+        read_sweep(file)
 
 
 def test_a_file_that_is_none(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -237,3 +238,49 @@ def test_a_word_that_is_not_known_is_told_what_is() -> None:
     assert list_known("gnee", known) == "did you mean gene? Choose from: disease, gene"
     assert list_known("x", iter(known)) == "choose from: disease, gene"
     assert list_known("x", []) == "there is none"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("count: 1\ncount: 2\n", "s.yaml: not YAML (the key 'count' is there twice, in lines 1"),
+        ("- count\n", "s.yaml: expected settings, as name: value, got ['count']"),
+        ("", "s.yaml: expected settings, as name: value, got nothing"),
+        ("count: [1]\n", "s.yaml: count [1]: expected a whole number"),
+        ("names: {a: b}\n", "s.yaml: names {'a': 'b'}: expected"),
+        ("cuont: 1\n", "s.yaml: no setting --cuont; did you mean --count? Choose from: --names"),
+        ("count: many\n", "s.yaml: count many: expected a whole number"),
+        ("count: [1\n", "s.yaml: not YAML (while parsing"),
+    ],
+)
+def test_a_file_of_settings_is_one_or_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("s.yaml").write_text(text)
+    with pytest.raises(InputError, match=re.escape(message)):
+        parse(take_names, ["--config", "s.yaml"], what="take")
+    for missing, why in (("no.yaml", "No such file"), (".", "Is a directory")):
+        with pytest.raises(InputError, match=f"{re.escape(missing)}: {why}.* Expected a YAML"):
+            parse(take_names, ["--config", missing], what="take")
+
+
+def test_settings_of_a_file_are_those_that_are_typed(tmp_path: Path) -> None:
+    """A list may be one word, a dash stands for an underscore, nothing is a setting not given."""
+    file = tmp_path / "s.yaml"
+    file.write_text("names: one\nis-loud: true\ncount:\n")
+    found = parse(take_names, ["--config", str(file)], what="take")
+    assert found.arguments == {"names": ["one"], "is_loud": True, "count": 3}
+    assert found.given == {"names", "is_loud"}
+    found = parse(take_names, ["--config", str(file), "--names", "two", "three"], what="take")
+    assert found.arguments["names"] == ["two", "three"]
+
+
+def take_names(names: Sequence[str] = (), is_loud: bool = False, count: int = 3) -> None:
+    """Take names.
+
+    Args:
+        names: Names.
+        is_loud: Whether it is.
+        count: How many.
+    """

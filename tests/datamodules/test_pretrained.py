@@ -251,3 +251,21 @@ def test_a_config_with_a_value_that_transformers_refuses(tmp_path: Path) -> None
     file.write_text(file.read_text().replace('"hidden_size": 32', '"hidden_size": "wide"'))
     with pytest.raises(InputError, match="has a value that transformers refuses"):
         pretrained.load(AutoConfig, str(folder))
+
+
+def test_weights_that_are_no_numbers_are_refused(folder: Path) -> None:
+    """A name with such a vector would be nearest to everything, or to nothing."""
+    model = AutoModelForMaskedLM.from_pretrained(folder)
+    with torch.no_grad():
+        model.get_input_embeddings().weight[2, 1] = float("nan")
+    model.save_pretrained(folder)
+    for load in (load_bert, masked_lm):
+        with pytest.raises(InputError, match="1 of .* weights of .* are no finite numbers"):
+            load(str(folder))
+
+
+def test_a_model_without_weights_that_are_read_here(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    (folder / "model.onnx").write_bytes(b"")
+    with pytest.raises(InputError, match=r"no weights that are read here.*model\.onnx is for"):
+        pretrained.load(AutoModelForMaskedLM, str(folder))

@@ -329,7 +329,7 @@ def test_what_no_run_counted_is_left_out() -> None:
             "kg/cmekg_transx",
             "small",
             Inputs(),
-            "no graph embedding 'cmekg_transx'; did you mean cmekg_transr. Choose from: cmekg_transr",
+            "no graph embedding 'cmekg_transx'; did you mean cmekg_transr. Choose from: cmekg",
         ),
         (
             "kebiolm",

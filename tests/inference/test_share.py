@@ -72,6 +72,20 @@ def test_a_hub_that_refuses(
     assert "no config.json" in capsys.readouterr().err
 
 
+def test_a_hub_that_does_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = bert.write(tmp_path / "bert", ["gout"])
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # nobody listens
+        monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{taken.getsockname()[1]}")
+        assert main(["push", str(folder), "lab/bert"]) == 2
+        assert "the hub does not answer" in capsys.readouterr().err
+        assert main(["push", str(folder), "lab/bert/x"]) == 2
+    assert "repository 'lab/bert/x': expected owner/name" in capsys.readouterr().err
+
+
 def test_an_encoder_as_onnx(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     onnxruntime = pytest.importorskip("onnxruntime")
     source = bert.write(tmp_path / "bert", ["renal", "gout"], layers=2)

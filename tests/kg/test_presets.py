@@ -148,8 +148,8 @@ def test_a_preset_of_ones_own_and_its_errors(tmp_path: Path) -> None:
         ("tables: []", "a list of tables"),
         (text.replace("name:", "nam:"), "no key 'nam'; did you mean name?"),
         ("tables:\n- {files: [a]}", "expected one of"),
-        ("a: [", "not valid YAML"),
-        ("- a", "expected keys and values"),
+        ("a: [", "not YAML"),
+        ("- a", "expected about, advice"),
         (text + "  names: {name: '{b}', kind: exat}", "no kind of name 'exat'"),
     ):
         own.write_text(broken)

@@ -555,7 +555,10 @@ def test_what_the_search_refuses():
         with pytest.raises(InputError, match=re.escape(message)):
             constrained_search(model or bart(), trie, *(asked or (ids, mask, prompts)), **settings)
 
-    refused("no finish rule 'first'; did you mean fairseq? Choose from: best, transformers, fairseq", finish_rule="first")
+    refused(
+        "no finish rule 'first'; did you mean fairseq? Choose from: best, transformers, fairseq",
+        finish_rule="first",
+    )
     refused("no score 'max'; choose from: sum, mean, name", score="max")
     refused("expected 1 beam or more, got 0", beams=0)
     refused("training mode", model=BartForConditionalGeneration(bart().config))
