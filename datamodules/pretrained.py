@@ -10,7 +10,7 @@ import contextlib
 import logging
 import pickle
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from importlib.metadata import distribution
 from pathlib import Path
@@ -57,8 +57,10 @@ def load(kind: Any, name: str, **options: Any) -> Any:
     """
     folder = find_pretrained(name)
     refuse_kernels(folder)
-    if not kind.__name__.endswith(("Config", "Tokenizer")):
-        options["weights_only"] = True
+    is_model = not kind.__name__.endswith(("Config", "Tokenizer"))
+    with_report = options.pop("output_loading_info", False)
+    if is_model:
+        options |= {"weights_only": True, "output_loading_info": True}
     try:
         found = kind.from_pretrained(
             folder, trust_remote_code=False, local_files_only=True, **options
@@ -96,10 +98,27 @@ def load(kind: Any, name: str, **options: Any) -> Any:
             f"model {name!r}: it needs Python code of its own (auto_map in its config.json), which"
             " is never run. Expected a model of a kind that transformers has itself"
         ) from error
-    model = found[0] if isinstance(found, tuple) else found  # (model, what was missing)
-    if hasattr(model, "named_parameters"):
-        check_finite(f"model {name!r}", model.named_parameters())
-    return found
+    if not is_model:
+        return found
+    model, report = found
+    check_finite(f"model {name!r}", model.named_parameters())
+    _check_layers(name, model, report["unexpected_keys"])
+    return found if with_report else model
+
+
+def _check_layers(name: str, model: Any, unexpected: Iterable[str]) -> None:
+    """Raise InputError for weights of layers beyond those that the config.json names: without them
+    the model is another one, and says nothing of it."""
+
+    def blank(key: str) -> str:
+        return re.sub(r"\.\d+\.", ".*.", key.removeprefix(f"{model.base_model_prefix}."))
+
+    known = {blank(key) for key in model.state_dict() if re.search(r"\.\d+\.", key)}
+    if further := sorted(key for key in unexpected if blank(key) in known):
+        raise InputError(
+            f"model {name!r}: its weights have {len(further):,} tensors of layers that its"
+            f" config.json does not have ({further[0]}). Use the config.json that came with them."
+        )
 
 
 def read_object(file: Path) -> dict[str, Any]:

@@ -229,8 +229,9 @@ def check_replaced(name: str, inputs: Sequence[str], fresh: bool) -> None:
     than before, unless that is wanted (`fresh`)."""
     before = sorted(read_manifest(own_folder(name))["inputs"])
     if not set(before) & set(inputs) and not fresh:
+        place = before[0] if len(before) == 1 else Path(before[0]).parent
         raise InputError(
-            f"--name {name}: a task of this name was made of {Path(before[0]).parent}. Give another"
+            f"--name {name}: a task of this name was made of {place}. Give another"
             " name, or --fresh to replace it; models that were trained on it stay in"
             f" runs/finetune/{name}."
         )

@@ -7,6 +7,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import huggingface_hub.constants
 import pytest
@@ -115,16 +116,22 @@ def test_a_pickle_of_weights_runs_nothing(folder: Path) -> None:
 
 
 def test_no_caller_can_ask_for_less_care(folder: Path) -> None:
-    class Model:
+    asked: dict[str, object] = {}
+
+    class Model(torch.nn.Module):
+        base_model_prefix = "bert"
+
         @classmethod
-        def from_pretrained(cls, place: str, **options: object) -> dict[str, object]:
-            return {"place": place, **options}
+        def from_pretrained(cls, place: str, **options: object) -> tuple[Any, dict[str, Any]]:
+            asked.update({"place": place, **options})
+            return cls(), {"unexpected_keys": []}
 
     unsafe = {"weights_only": False}
-    asked = pretrained.load(Model, str(folder), **unsafe)
+    assert isinstance(pretrained.load(Model, str(folder), **unsafe), Model)
     assert asked == {
         "place": str(folder),
         "weights_only": True,
+        "output_loading_info": True,
         "trust_remote_code": False,
         "local_files_only": True,
     }
@@ -269,3 +276,12 @@ def test_a_model_without_weights_that_are_read_here(folder: Path) -> None:
     (folder / "model.onnx").write_bytes(b"")
     with pytest.raises(InputError, match=r"no weights that are read here.*model\.onnx is for"):
         pretrained.load(AutoModelForMaskedLM, str(folder))
+
+
+def test_layers_that_the_config_does_not_have_are_not_left_out(tmp_path: Path) -> None:
+    folder = Path(bert.write(tmp_path / "bert", ["gout"], layers=2))
+    config = read_json(folder / "config.json")
+    (folder / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 1}))
+    for load in (load_bert, masked_lm):
+        with pytest.raises(InputError, match=r"tensors of layers that its.*encoder\.layer\.1\."):
+            load(str(folder))
