@@ -25,7 +25,7 @@ from core.tracking import newest_export
 from datamodules.tasks.definition import config_of
 from datamodules.tasks.prepare import find_task
 from experiments.machine import SeedTraining
-from experiments.names import recipes
+from experiments.names import encoder, recipes
 from experiments.pretrain import pipeline_of, pretrain
 
 LOG = logging.getLogger(__name__)
@@ -59,12 +59,18 @@ def name_systems(models: Sequence[str]) -> dict[str, str]:
 
 
 def train_missing(systems: dict[str, str]) -> None:
-    """Pre-train the variants that have no finished run, in the small profile."""
+    """Pre-train the variants that have no finished run, in the small profile. Raises InputError for
+    a name that means nothing before any of them."""
+    missing = []
     for name, model in systems.items():
         paper, _, stem = model.partition("/")
         if stem and paper in recipes() and newest_export(paper, stem) is None:
-            LOG.info(f"{model} is missing: it is pre-trained first")
-            pretrain(paper, variants=[name])
+            missing.append(name)
+        else:
+            encoder(model)
+    for name in missing:
+        LOG.info(f"{systems[name]} is missing: it is pre-trained first")
+        pretrain(systems[name].partition("/")[0], variants=[name])
 
 
 def epochs_of(task: str, share: float, epochs: int | None) -> int | None:

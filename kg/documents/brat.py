@@ -7,6 +7,7 @@ a colon (CL:0000540, as CRAFT has it) is the entity.
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -66,6 +67,7 @@ def brat_documents(
     if not text_file.is_file():
         raise InputError(f"{notes}: its text is missing: expected {text_file.name} beside it")
     text = read_text(text_file, encoding)
+    before = _count_mark(text_file, notes, text, encoding)
     found: dict[str, Mention] = {}
     entities: dict[str, str] = {}
     attributes: dict[str, list[str]] = {}
@@ -81,7 +83,7 @@ def brat_documents(
                     raise InputError(
                         f"{where}: a second {columns[0]}. Give every entity a number of its own."
                     )
-                found[columns[0]] = _brat_mention(where, columns, text, left_out)
+                found[columns[0]] = _brat_mention(where, columns, text, before, left_out)
             elif kind == "N":
                 words = columns[1].split() if len(columns) > 1 else []
                 if len(words) != 3:
@@ -111,9 +113,27 @@ def brat_documents(
     yield make_document(layout.name_file(text_file), text, mentions, f"{text_file}:1", left_out)
 
 
-def _brat_mention(where: str, columns: list[str], text: str, left_out: Counter[str]) -> Mention:
-    """A T line: its id, "Type start end[;start end]", the text. Raises InputError for another, and
-    for a text that is not in these places."""
+def _count_mark(text_file: Path, notes: Path, text: str, encoding: str) -> int:
+    """1 where the text begins with a byte order mark, which is left out here, and the first
+    annotation counts it as a character, as brat does; else 0."""
+    with text_file.open("rb") as handle:
+        marked = handle.read(len(codecs.BOM_UTF8)) == codecs.BOM_UTF8
+    if not marked or not notes.is_file():
+        return 0
+    for _, line in lines(notes, encoding):
+        if shape := re.fullmatch(rf"T\S+\t{PLACES}\t(.*)", line):
+            first, last = map(int, re.split("[ ;]", shape[2])[:2])
+            own = shape[3][: last - first]
+            return int(text[first:last] != own and text[max(0, first - 1) : last - 1] == own)
+    return 0
+
+
+def _brat_mention(
+    where: str, columns: list[str], text: str, before: int, left_out: Counter[str]
+) -> Mention:
+    """A T line: its id, "Type start end[;start end]", the text; places count `before` characters
+    that the text does not have. Raises InputError for another, and for a text that is not in these
+    places."""
     shape = re.fullmatch(PLACES, columns[1]) if len(columns) == 3 else None
     if shape is None:
         raise InputError(
@@ -121,7 +141,7 @@ def _brat_mention(where: str, columns: list[str], text: str, left_out: Counter[s
             f" {columns!s:.60}"
         )
     numbers = [
-        [whole_number(where, "place", digits) for digits in part.split()]
+        [whole_number(where, "place", digits) - before for digits in part.split()]
         for part in shape[2].split(";")
     ]
     start, end = numbers[0][0], numbers[-1][1]

@@ -153,3 +153,15 @@ def test_the_command_writes_table_and_figure(
     )
     text = Knowledge(paper="smedbert").run()
     assert "Primary comparison, smedbert against plain" in text
+
+
+def test_a_name_that_means_nothing_is_refused_before_anything_is_trained(
+    runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained: list[list[str]] = []
+    monkeypatch.setattr(curves, "pretrain", lambda paper, variants: trained.append(variants))
+    with pytest.raises(InputError, match="no model 'smedbret'"):
+        curves.train_missing({"marks": "smedbert/pretrain_marks", "y": "smedbret"})
+    assert trained == []
+    curves.train_missing({"marks": "smedbert/pretrain_marks", "bilstm": "bilstm"})
+    assert trained == [["marks"]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -468,3 +469,21 @@ def test_what_pubmed_holds_beside_title_and_abstract_is_counted(tmp_path):
     (read,) = documents([tmp_path / "x.xml"], left_out=left_out)
     assert read.text == "A\none two"
     assert +left_out == Counter({pubmed.LABELS: 2, pubmed.OTHER_ABSTRACTS: 1, pubmed.DELETED: 2})
+
+
+@pytest.mark.parametrize("counted", [0, 1])
+def test_a_byte_order_mark_counts_in_brat_or_does_not(tmp_path: Path, counted: int) -> None:
+    """brat counts it as a character, other writers do not: the first annotation says which."""
+    (tmp_path / "x.txt").write_text("\ufeffgout and hot fever")
+    places = [(0, 4, "gout"), (9, 18, "hot fever")]
+    rows = [
+        f"T{n}\tDisease {first + counted} {last + counted}\t{text}\n"
+        for n, (first, last, text) in enumerate(places, 1)
+    ]
+    (tmp_path / "x.ann").write_text("".join(rows))
+    (document,) = documents([tmp_path / "x.ann"])
+    assert document.text == "gout and hot fever"
+    assert [(m.start, m.end) for m in document.unlinked] == [(0, 4), (9, 18)]
+    (tmp_path / "x.ann").write_text(rows[0] + "T9\tDisease 5 9\tfeve\n")
+    with pytest.raises(InputError, match=r"x\.ann:2: \[5 9\] covers"):
+        list(documents([tmp_path / "x.ann"]))
