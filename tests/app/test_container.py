@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from app.cli import VERBS, arguments
+from core.commands import child_environment
 from tests.fakes import graphs
 
 ROOT = Path(__file__).parents[2]
@@ -50,16 +51,19 @@ def test_the_service_answers_as_its_command_starts_it(tmp_path: Path) -> None:
         port = free.getsockname()[1]
     own = {"/graph": str(graph), "0.0.0.0": "127.0.0.1", "8000": str(port)}
     words = [own.get(word, word) for word in SERVICE["command"]]
-    server = subprocess.Popen([sys.executable, "-P", "-m", "app.cli", *words], cwd=ROOT)
+    command = [sys.executable, "-P", "-m", "app.cli", *words]
+    server = subprocess.Popen(command, cwd=ROOT, env=child_environment())
     check = re.search(r"r\.urlopen\('(\S+?)'", DOCKERFILE)
     assert check
     try:
-        for _ in range(300):
+        address = check[1].replace(":8000", f":{port}")
+        until = time.monotonic() + 90  # its libraries are read first, beside other tests
+        while True:
             try:
-                address = check[1].replace(":8000", f":{port}")
                 answer = json.load(urllib.request.urlopen(address, timeout=4))
                 break
             except OSError:
+                assert server.poll() is None and time.monotonic() < until
                 time.sleep(0.1)
         assert answer["status"] == "ok" and answer["entities"] == 1
     finally:

@@ -68,7 +68,7 @@ def wait_for(what: Iterator[bool]) -> None:
     ("workers", "number", "code", "word"),
     [
         ("1", *SIGNALS[0]),
-        ("2", *SIGNALS[1]),
+        pytest.param("2", *SIGNALS[1], marks=pytest.mark.slow),
         pytest.param("1", *SIGNALS[1], marks=pytest.mark.slow),
         pytest.param("2", *SIGNALS[0], marks=pytest.mark.slow),
     ],

@@ -197,9 +197,9 @@ def test_chains_are_compared_on_annotated_texts(
     chains = ["--chains", "dictionary", "dictionary > names"]
     assert main(["compare", *words, *chains, "--page", str(page)]) == 0
     shown = capsys.readouterr().out
-    assert "dictionary > names" in shown and "2 examples, the same for all" in shown
+    assert "dictionary > names" in shown and "2 texts, the same for all" in shown
     # 1 right of 4 found and 3 gold
-    assert f"{2 / 7:.4f}" in shown and "against" in shown
+    assert f"{200 / 7:.2f}" in shown and "against" in shown
     html = page.read_text()
     assert html.count("<svg") == 2 and html.count("<circle") == 2 and "&gt; names</td>" in html
     assert main(["compare", *words]) == 0  # those that were scored

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -149,9 +150,11 @@ def test_values_of_a_pipeline() -> None:
         pretrain.fill("{WORK}/x", values)
 
 
-def trainings() -> Iterator[tuple[str, str, str, dict[str, Any], list[str]]]:
+@cache
+def trainings() -> list[tuple[str, str, str, dict[str, Any], list[str]]]:
     """(paper, profile, variant, pipeline, config files of its command) of every training that a
     pipeline can start."""
+    found = []
     for paper in papers():
         pipeline = pretrain.pipeline_of(paper)
         for profile in pipeline["profiles"]:
@@ -168,19 +171,15 @@ def trainings() -> Iterator[tuple[str, str, str, dict[str, Any], list[str]]]:
                     plan=True,
                 )
                 (words,) = [stage.options for stage in plan if stage.result]
-                yield (
-                    paper,
-                    profile,
-                    variant,
-                    pipeline,
-                    [b for a, b in pairwise(words) if a == "--config"],
-                )
+                own_files = [b for a, b in pairwise(words) if a == "--config"]
+                found.append((paper, profile, variant, pipeline, own_files))
+    return found
 
 
 def test_the_configs_of_a_variant_are_laid_over_the_paper_s_in_order() -> None:
     """The paper's own config first, then the variant's and the profile's, each whole and in its
     order, then the machine's."""
-    found = list(trainings())
+    found = trainings()
     assert len(found) > 50
     for paper, profile, variant, pipeline, files in found:
         folder = f"experiments/{paper}/"
@@ -206,12 +205,18 @@ def leaves(layer: dict[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
             yield above + key, value
 
 
+@cache
+def settings_in(layer: str) -> dict[str, Any]:
+    """The settings of a config, by whole name."""
+    return dict(leaves(yaml.safe_load((ROOT / layer).read_text())))
+
+
 def test_no_profile_undoes_a_variant() -> None:
     """The layers of every training, laid over each other: what an ablation's file sets is still
     set."""
     ablations = set()
     for paper, profile, variant, _, files in trainings():
-        read = {layer: dict(leaves(yaml.safe_load((ROOT / layer).read_text()))) for layer in files}
+        read = {layer: settings_in(layer) for layer in files}
         whole = {key: value for layer in files for key, value in read[layer].items()}
         for own in (layer for layer in files if "/pretrain_" in layer):
             ablations.add(paper)

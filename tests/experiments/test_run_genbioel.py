@@ -98,6 +98,7 @@ def test_one_step_of_every_config(fake_genbioel: Folders, tmp_path: Path, runs: 
     assert other.paper == "genbioel"
 
 
+@pytest.mark.slow  # the mechanism is test_run.py's; its own batches are resumed nightly
 def test_a_killed_run_resumes_exactly(fake_genbioel: Folders, tmp_path: Path, runs: Path) -> None:
     long = ("--trainer.max_steps", "16", "--checkpoint_every", "4")  # crosses an epoch
     whole = start(

@@ -56,6 +56,7 @@ def test_one_step_of_the_config(fake_mlm: Folders, tmp_path: Path, runs: Path) -
     assert newest_export("zh", "pretrain") == Path(result["export"]) and load_bert(result["export"])
 
 
+@pytest.mark.slow  # the mechanism is test_run.py's; its own batches are resumed nightly
 def test_a_killed_run_resumes_exactly(fake_mlm: Folders, tmp_path: Path, runs: Path) -> None:
     long = ("--trainer.max_steps", "9", "--checkpoint_every", "3")
     whole = start(fake_mlm, tmp_path / "a.json", *long, "--run_folder", str(tmp_path / "whole"))

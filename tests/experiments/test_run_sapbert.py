@@ -63,6 +63,7 @@ def test_one_step_of_every_config(fake_sapbert: Folders, tmp_path: Path, runs: P
     )
 
 
+@pytest.mark.slow  # the mechanism is test_run.py's; its own batches are resumed nightly
 def test_a_killed_run_resumes_exactly(fake_sapbert: Folders, tmp_path: Path, runs: Path) -> None:
     # crosses an epoch
     long = ("--trainer.max_steps", "20", "--checkpoint_every", "4", "--trainer.max_epochs", "-1")
