@@ -299,8 +299,7 @@ def _print_group(words: Sequence[str], what: str) -> int:
     if names_in(group) and set(HELP) & set(words):
         print(f"usage: {what} COMMAND [--name value | NAME=value ...]\n\n{group_help(group)}")
         return 0
-    choice = f"{list_known(group, COMMANDS)}"
-    raise InputError(f"no command {group!r}; {choice}")
+    raise InputError(f"no command {group!r}; {list_known(group, COMMANDS)}")
 
 
 def run_guarded(run: Callable[[list[str]], int], words: Sequence[str]) -> int:

@@ -454,28 +454,27 @@ def read_settings(
     earlier one. Raises InputError for a file that is none, and for a name that is no option."""
     found: dict[str, tuple[str, Any]] = {}
     for file in files:
-        for name, value in read_yaml(file, "settings, as name: value").items():
+        for name, value in read_yaml(file, "settings, as name: value", words=True).items():
             key = str(name).replace("-", "_")
             if key not in options:
                 raise InputError(
                     explain_unknown("flag", str(name), options, str(file), owners(key))
                 )
-            if value is None:
+            if value in ("", "~", "null"):
                 continue  # as NAME= on a command line
             form = f"{file}: {name}"
             kind = options[key].type
-            several = value if isinstance(value, list) else [value]
-            nested = any(isinstance(one, dict | list) for one in several)
+            parts = value if isinstance(value, list) else [value]
+            nested = any(isinstance(one, dict | list) for one in parts)
             if nested and is_mapping(kind):
                 found[key] = form, json.dumps(value)
                 continue
             if nested or (isinstance(value, list) and not is_list(kind)):
                 raise InputError(_wrong(form, excerpt(value), options[key]))
-            texts = [str(one).lower() if isinstance(one, bool) else str(one) for one in several]
             if _numbers(kind):
-                found[key] = form, [part for text in texts for part in _split_list(text, kind)]
+                found[key] = form, [part for text in parts for part in _split_list(text, kind)]
             else:
-                found[key] = form, texts if is_list(kind) else texts[0]
+                found[key] = form, parts if is_list(kind) else value
     return found
 
 

@@ -29,11 +29,19 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-def read_yaml(file: str | Path, expected: str = "name: value, a line each") -> dict[str, Any]:
+class _Words(_Loader):
+    """Every plain word is text, as on a command line: no, 007 and 1e-5 are what was written."""
+
+
+_Words.yaml_implicit_resolvers = {}
+
+
+def read_yaml(file: str | Path, expected: str, words: bool = False) -> dict[str, Any]:
     """The names and values in a YAML file. Raises InputError for a file that cannot be read, and as
     :func:`parse_yaml`.
 
-    expected: what such a file holds, for messages.
+    expected: what such a file holds, for messages. words: every plain value is its text, not a
+        number, a date, true or false.
     """
     try:
         text = Path(file).read_text(encoding="utf-8")
@@ -43,19 +51,19 @@ def read_yaml(file: str | Path, expected: str = "name: value, a line each") -> d
         ) from error
     except UnicodeDecodeError as error:
         raise InputError(f"{file}: not UTF-8 ({error}). Save it as UTF-8.") from error
-    return parse_yaml(text, str(file), expected)
+    return parse_yaml(text, str(file), expected, words)
 
 
-def parse_yaml(text: str, where: str, expected: str) -> dict[str, Any]:
+def parse_yaml(text: str, where: str, expected: str, words: bool = False) -> dict[str, Any]:
     """The names and values that a text says. Raises InputError, which begins with `where`, for what
     is no YAML, has a key twice, or is something else than names with values."""
     try:
-        content = _Loader(text).get_single_data()
+        content = (_Words if words else _Loader)(text).get_single_data()
     except (yaml.YAMLError, ValueError) as error:  # 2024-13-40 is no date
         raise InputError(
             f"{where}: not YAML ({' '.join(str(error).split())}). Correct the file."
         ) from error
     if not isinstance(content, dict):
-        found = "nothing" if content is None else excerpt(content)
+        found = "nothing" if content in (None, "") else excerpt(content)
         raise InputError(f"{where}: expected {expected}, got {found}")
     return content

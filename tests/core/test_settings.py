@@ -246,7 +246,7 @@ def test_a_word_that_is_not_known_is_told_what_is() -> None:
         ("count: 1\ncount: 2\n", "s.yaml: not YAML (the key 'count' is there twice, in lines 1"),
         ("- count\n", "s.yaml: expected settings, as name: value, got ['count']"),
         ("", "s.yaml: expected settings, as name: value, got nothing"),
-        ("count: [1]\n", "s.yaml: count [1]: expected a whole number"),
+        ("count: [1]\n", "s.yaml: count ['1']: expected a whole number"),
         ("names: {a: b}\n", "s.yaml: names {'a': 'b'}: expected"),
         ("cuont: 1\n", "s.yaml: no setting --cuont; did you mean --count? Choose from: --names"),
         ("count: many\n", "s.yaml: count many: expected a whole number"),
@@ -268,9 +268,15 @@ def test_a_file_of_settings_is_one_or_is_refused(
 def test_settings_of_a_file_are_those_that_are_typed(tmp_path: Path) -> None:
     """A list may be one word, a dash stands for an underscore, nothing is a setting not given."""
     file = tmp_path / "s.yaml"
-    file.write_text("names: one\nis-loud: true\ncount:\n")
+    file.write_text("names: one\nis-loud: yes\ncount:\n")
     found = parse(take_names, ["--config", str(file)], what="take")
     assert found.arguments == {"names": ["one"], "is_loud": True, "count": 3}
+    file.write_text("names: [no, 007, 1e-5, 2024-01-02, 'null']\ncount: 10\n")
+    found = parse(take_names, ["--config", str(file)], what="take")
+    assert found.arguments["names"] == ["no", "007", "1e-5", "2024-01-02", "null"]
+    assert found.arguments["count"] == 10
+    file.write_text("names: one\nis-loud: true\n")
+    found = parse(take_names, ["--config", str(file)], what="take")
     assert found.given == {"names", "is_loud"}
     found = parse(take_names, ["--config", str(file), "--names", "two", "three"], what="take")
     assert found.arguments["names"] == ["two", "three"]
