@@ -215,7 +215,9 @@ def test_a_chain_is_scored(data: Path, runs: Path) -> None:
         found = [
             place(s, e, *([entity] if entity else [])) for s, e, _, entity, *_ in line["found"]
         ]
-        for measure, counts in tallies_of(found, gold).items():
+        counts_of = tallies_of(found, gold)
+        assert sum(line["right"]) == counts_of["f1"][0] and len(line["right"]) == len(found)
+        for measure, counts in counts_of.items():
             counted[measure] += counts
     for measure in MEASURES:
         assert np.asarray(result.tallies[measure]).sum(0).tolist() == counted[measure].tolist(), (

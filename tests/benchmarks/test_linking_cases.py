@@ -6,6 +6,7 @@ from __future__ import annotations
 import csv
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from app.cli import main
 from benchmarks import tables
 from benchmarks.commands import Evaluate
-from benchmarks.linking.cases import Case, Run, cases, scored_run
+from benchmarks.linking.cases import Case, Run, cases, chain_cases, scored_run
 from benchmarks.linking.folds import folds_of
 from benchmarks.linking.sizes import linking_sizes
 from benchmarks.options import Choices, Folds, Protocol
@@ -22,6 +23,7 @@ from benchmarks.papers.genbioel import mention_similarity as similarity
 from benchmarks.results import Result
 from benchmarks.tables.measured import find_linking
 from core.files import InputError
+from datamodules.linking import Dictionary
 from datamodules.options import Files
 from datamodules.tasks.linking import linking_task
 from inference.linkers import Names
@@ -204,3 +206,18 @@ def test_the_reported_numbers_are_whole() -> None:
             assert set(reported) <= set(columns) and (reported or row["measured"])
             if kind == "scores":
                 assert all(len(v) == len(definition["metrics"]) for v in reported.values())
+
+
+def test_what_only_touches_a_missed_mention_is_not_said_of_it() -> None:
+    """ "renal" ends where "failure" begins: neither covers a character of the other."""
+    dictionary = Dictionary(["R", "F"], ["renal", "failure"])
+    line = {
+        "id": "d",
+        "gold": [[5, 12, ["F"]]],
+        "found": [[0, 5, "renal", "R", "renal", 1.0], [12, 15, "ing", "R", "renal", 1.0]],
+    }
+    fold = SimpleNamespace(dictionary=dictionary, splits={}, documents={"d": "renalfailureing"})
+    run = Run(SimpleNamespace(), [line], [fold])  # type: ignore[arg-type,list-item]
+    found = {(case.mention, case.predicted, case.reason) for case in chain_cases(run)}
+    assert ("failure", "", "missed") in found
+    assert {case[0] for case in found if case[2] == "no mention is there"} == {"renal", "ing"}

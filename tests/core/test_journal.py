@@ -279,6 +279,8 @@ def test_who_started_a_run_and_what_it_reads(runs: Path) -> None:
         own.dataset("graph", "a" * 64, "/data/graph")
         own.dataset("graph", "a" * 64, "/data/graph")
         own.end()
+    written = (runs / "a" / "journal.jsonl").read_text().splitlines()
+    assert sum('"dataset"' in line for line in written) == 1  # a resumed run says it again
     found = mlflow.get_run(own.run_id)
     assert found.data.tags["mlflow.user"] == module.user_name() != ""
     assert found.data.tags["mlflow.source.type"] == "LOCAL"

@@ -445,6 +445,8 @@ def test_learning_rates(fake_kebiolm: Folders) -> None:
         == 1e-4
     )
     assert not own.decays("encoder.entity", own.encoder.entity)  # type: ignore[union-attr]
+    assert own.decays("head.weight", torch.nn.Parameter(torch.ones(2, 2)))
+    assert not own.decays("head.bias", torch.nn.Parameter(torch.ones(2)))
     frozen = module(fake_kebiolm, lr=1e-4, head_lr=1e-3, freeze_entities=True)
     assert frozen.rate("encoder.mention_projection.weight") == 1e-3
 
