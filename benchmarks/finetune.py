@@ -9,7 +9,6 @@ before.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -55,8 +54,7 @@ def score_seeds(asked: SeedTraining) -> list[Result]:
 
 def seed_results(seeds: Seeds) -> list[Result]:
     """A result a seed, saved and logged to MLflow; a tagger's run is given its model there."""
-    now = f"{seeds.base}@{time.time_ns()}"
-    results = [save_result(seed_result(seeds, folder, now), folder) for folder in seeds.folders]
+    results = [save_result(seed_result(seeds, folder), folder) for folder in seeds.folders]
     for folder in seeds.folders:
         log_model(seeds, folder)
     with Journal(seeds.base, seeds.task.name, seeds.label) as above:
@@ -75,7 +73,7 @@ def log_model(seeds: Seeds, run: Path) -> None:
         journal.artifact(place)
 
 
-def seed_result(seeds: Seeds, run: Path, request: str) -> Result:
+def seed_result(seeds: Seeds, run: Path) -> Result:
     """The result of one seed, of what its run left in its folder (experiments.finetune)."""
     found = read_json(run / "scores.json")
     metric = found["metric"]
@@ -99,7 +97,7 @@ def seed_result(seeds: Seeds, run: Path, request: str) -> Result:
             "variant": found["variant"],
             "epoch": found["epoch"],
         },
-        request=request,
+        request=str(seeds.base),
         mlflow_run=found["mlflow_run"],
     )
 

@@ -80,7 +80,8 @@ class Result:
     tallies   {"metric", or "group/metric" of a part: (n, k) counts per example}
     data      {what was read: its checksum}
     details   what is reported and not compared
-    request   results of one request (several seeds) share it
+    request   results of one request share it: the same settings, other seeds, by one command or
+              several
     """
 
     kind: str

@@ -77,6 +77,7 @@ def test_two_seeds_of_two_encoders_are_scored_tracked_and_compared(
     again = finetune("NCBI", data, folder, "3")  # one seed joins two of before
     assert [r.value() for r in again[:2]] == [r.value() for r in first] and len(again) == 3
     assert again[0].details["parent"] == parent.info.run_id
+    finetune("NCBI", data, folder, "1,")  # asked for alone it is one of the three all the same
     second = finetune("NCBI", data, str(other), "2")
     line = next(
         x for x in format_scores(second).splitlines() if x.startswith(f"against {first[0].label}")
@@ -89,6 +90,7 @@ def test_two_seeds_of_two_encoders_are_scored_tracked_and_compared(
     assert (
         first[0].label in table and second[0].label in table and table.count("95 % interval") == 5
     )
+    assert "fine-tuning seeds 0,1,2" in table and "left out" not in table
 
 
 def test_the_grid_is_chosen_by_the_selection_split(
