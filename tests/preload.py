@@ -212,8 +212,10 @@ def main() -> None:
     own = str(Path(__file__).parent.resolve())
     sys.path[:] = [p for p in sys.path if str(Path(p or ".").resolve()) != own]
     listener = socket.socket(socket.AF_UNIX)
-    listener.bind(address)
+    # who sees the address can connect: it listens before the address exists
+    listener.bind(f"{address}.new")
     listener.listen(64)
+    os.rename(f"{address}.new", address)
     for name in libraries:
         importlib.import_module(name)
     # what the first use of MLflow's store does once in every process
