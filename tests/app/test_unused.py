@@ -147,6 +147,8 @@ def test_each_option_of_each_rule_is_refused_where_it_has_no_use(verb: str) -> N
         ("evaluate", ["NCBI-E2E", "--chain", "dictionary > minilm", "--threshold", "0.5"]),
         ("compare", ["NCBI-EL", "--split", "dev"]),
         ("probe", ["--model", "minilm", "--limit", "5", "--seed", "1"]),
+        ("predict", ["--model", "m", "--input", "n.txt", "--output", "o.jsonl"]),
+        ("predict", ["--model", "m", "--task", "NCBI", "--output", "o.jsonl"]),
         # what merely finds nothing to do
         ("evaluate", ["NCBI-EL", "--mirror", "downloads"]),
         ("finetune", ["NCBI", "--mirror", "downloads"]),

@@ -634,3 +634,17 @@ def test_inputs_are_those_of_the_caller_s_folder(
 def test_numbers_of_a_machine_are_positive(name: str) -> None:
     with pytest.raises(InputError, match=f"^{name.upper()}=0: expected a number of at least 1"):
         machine_words(Machine(**{name: 0}))
+
+
+def test_stages_are_numbered_as_they_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    groups: list[int] = []
+    monkeypatch.setattr(pretrain, "run_stages", lambda group, work: groups.append(len(group)))
+    together = [Stage(f"train {n}", "x.y", [], f"t{n}", together=1) for n in range(2)]
+    with caplog.at_level("INFO"):
+        pretrain.run_groups([Stage("graph", "graph build", []), *together], tmp_path)
+    assert groups == [1, 2]
+    lines = [line for line in caplog.messages if line.startswith("[")]
+    assert lines[0] == "[1/3] graph" and lines[1] == "[2/3] train 0"
+    assert lines[2].startswith("[3/3] train 1 (at the same time; output in ")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from core.files import InputError
+from core.tracking import ROOT
 from experiments import seeds
 from experiments.machine import SeedTraining
 from experiments.seeds import SeedRuns
@@ -33,3 +35,19 @@ def test_as_many_seeds_as_asked_for_train_at_once(
 def test_a_number_at_once_below_one() -> None:
     with pytest.raises(InputError, match="AT_ONCE=0: expected a number of at least 1"):
         seeds.train_seeds(SeedTraining(task="cMedQANER", at_once=0))
+
+
+def test_seeds_take_the_devices_in_turn(tmp_path: Path) -> None:
+    encoder = SimpleNamespace(linker=None, option_keys={}, folder="e", load="x")
+    fields: dict[str, Any] = dict.fromkeys(SeedRuns.__dataclass_fields__)
+    fields |= {"asked": SeedTraining(), "definition": SimpleNamespace(name="t", suite="own")}
+    fields |= {"config": ROOT / "x.yaml", "folder": tmp_path, "base": tmp_path, "shown": "e"}
+    fields |= {"encoder": encoder, "own": {}, "given": {}, "words": []}
+    for devices, expected in ((2, ["0", "1", "0", "1"]), (1, ["0"] * 4)):
+        runs = SeedRuns(**fields | {"devices": devices})
+        stages = [runs.stage(f"seed {n}", tmp_path / f"seed{n}", n, {}, n) for n in range(4)]
+        assert [stage.environment for stage in stages] == [
+            {"CUDA_VISIBLE_DEVICES": device} for device in expected
+        ]
+    alone = SeedRuns(**fields | {"devices": 0}).stage("seed 0", tmp_path / "seed0", 0, {}, 0)
+    assert alone.environment is None

@@ -1,6 +1,6 @@
-"""Defaults of functions and dataclasses, and constants of numbers, against defaults.json: what is
-left out means what it says. A default that was changed on purpose is written again, and its effect
-belongs in CHANGELOG.md.
+"""Defaults of functions and dataclasses, constants of numbers, and numbers and flags of YAML files,
+against defaults.json: what is left out means what it says. A default that was changed on purpose is
+written again, and its effect belongs in CHANGELOG.md.
 
     python -m tests.golden.test_defaults      writes defaults.json again
 """
@@ -11,6 +11,8 @@ import ast
 import json
 from collections.abc import Iterator
 from pathlib import Path
+
+import yaml
 
 FILE = Path(__file__).with_name("defaults.json")
 ROOT = Path(__file__).resolve().parents[2]
@@ -57,9 +59,22 @@ def list_defaults(body: list[ast.stmt], place: str, fields: bool) -> Iterator[tu
             yield f"{place}.{ast.unparse(node.targets[0])}", ast.unparse(node.value)
 
 
+def list_settings(value: object, place: str) -> Iterator[tuple[str, str]]:
+    """(dotted name, number or flag) of all that YAML says; notes on its origin are words."""
+    if isinstance(value, dict | list):
+        parts = value.items() if isinstance(value, dict) else enumerate(value)
+        for name, part in parts:
+            yield from list_settings(part, f"{place}.{name}")
+    elif isinstance(value, bool | int | float):
+        yield place, repr(value)
+
+
 def describe_defaults() -> dict[str, str]:
     found: dict[str, str] = {}
     for room in ROOMS:
+        for file in sorted((ROOT / room).rglob("*.yaml")):
+            content = yaml.load(file.read_text("utf-8"), yaml.CSafeLoader)
+            found |= list_settings(content, file.relative_to(ROOT).as_posix())
         for file in sorted((ROOT / room).rglob("*.py")):
             module = file.relative_to(ROOT).with_suffix("").as_posix().replace("/", ".")
             found |= list_defaults(ast.parse(file.read_text("utf-8")).body, module, False)
@@ -89,6 +104,11 @@ def test_defaults_and_constants_are_found() -> None:
         "m.A.size": "3",
         "m.A.g(h)": "-0.5",
     }
+
+
+def test_numbers_and_flags_of_yaml_are_found() -> None:
+    content = {"a": [{"b": 1, "c": "x"}, True], "d": None, "e": 1e-5}
+    assert dict(list_settings(content, "f")) == {"f.a.0.b": "1", "f.a.1": "True", "f.e": "1e-05"}
 
 
 if __name__ == "__main__":

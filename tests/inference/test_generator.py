@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ from datamodules.genbioel.inputs import Inputs
 from datamodules.linking import Dictionary
 from datamodules.tokenizers import load_tokenizer
 from inference.encoders import Embedder
-from inference.generator import Generator, load_nearest
+from inference.generator import Generated, Generator, load_nearest
 from inference.linkers import Names, NearestByTfIdf
 from inference.options import LinkerOptions
 from models.genbioel import load_bart
@@ -287,3 +288,18 @@ def test_a_name_of_another_language_is_a_name_of_its_concept(bart: str) -> None:
         own = {c.concept: c.score for c in ranking}
         assert own == pytest.approx(best, abs=1e-4)
     assert any("\u4e00" <= c.name[0] <= "\u9fff" for ranking in found for c in ranking)
+
+
+def test_the_nearest_names_restrict_a_mention_to_their_leaves() -> None:
+    """The first name of the graph is row 0; -1 is a row that the index did not have."""
+    found = SimpleNamespace(search=lambda vectors, most: (None, np.array([[0, 2, -1]])[:, :most]))
+    nearest = Mock(return_value="vectors")
+    nearest.on.return_value = SimpleNamespace(index=found)
+    own = SimpleNamespace(
+        generator=SimpleNamespace(candidates=("nearest", 5), nearest=nearest),
+        names=SimpleNamespace(normalised=str.lower, strings=["a", "b", "c"]),
+        work=None,
+        leaf_of={0: 7, 1: 8, 2: 9},
+    )
+    assert Generated._find_allowed(own, ["A"]) == [[7, 9]]  # type: ignore[arg-type]
+    nearest.assert_called_once_with(["a"])

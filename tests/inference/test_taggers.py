@@ -178,6 +178,7 @@ def test_of_a_mention_in_two_windows_the_one_with_more_context_decides() -> None
         and around((3, 5), (2, 10), 20) == 1
     )
     assert around((3, 5), (4, 10), 20) == -1 and around((15, 20), (10, 20), 20) == 5
+    assert around((10, 15), (10, 18), 20) == 0 == around((12, 18), (10, 18), 20)
     spans = [(2.0, 0, 4, "a", 0.5), (3.0, 3, 5, "b", 0.5), (1.0, 5, 6, "c", 0.5)]
     assert apart(spans) == [spans[1], spans[2]]
 

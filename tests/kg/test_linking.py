@@ -17,7 +17,7 @@ from benchmarks.perf.speed.linking import NgramLinker
 from core.files import InputError
 from kg.graph import KINDS, table
 from kg.linking import DictionaryLinker, forms
-from kg.linking.abbreviations import definitions
+from kg.linking.abbreviations import ShortForms, definitions
 from kg.linking.matcher import FUNCTION_WORDS
 from kg.linking.normal import LEVELS, difference
 from kg.linking.passage import Passage
@@ -502,3 +502,18 @@ def test_names_in_another_spelling_are_among_those_that_texts_can_contain() -> N
     text = "Edema: etiology."
     found = DictionaryLinker.from_graph(built, texts=[text]).link(text)
     assert [m.entity for m in found] == ["1", "2"]
+
+
+def test_short_forms_in_a_phrase_mean_what_they_mean_at_their_own_place() -> None:
+    text = "multiple sclerosis (MS) is old. mitral stenosis (MS) is severe MS; two MSs"
+    known = ShortForms(text)
+    second = text.index("(MS) is severe") + 1
+    for phrase, place, expected in (
+        ("is MS", second - 3, "is mitral stenosis"),  # it begins before the second definition
+        ("old MS", second - 5, "old multiple sclerosis"),
+        ("severe MS", text.index("severe"), "severe mitral stenosis"),
+        ("two MSs", text.index("two"), "two mitral stenosis"),
+        ("two others", text.index("two"), "two others"),
+    ):
+        assert known.expand(phrase, place) == expected, phrase
+    assert ShortForms("no definition").expand("MS", 0) == "MS"

@@ -295,9 +295,10 @@ def test_a_delimiter_is_refused_where_no_table_is_delimited(tmp_path: Path) -> N
         read_tables(tmp_path / "t.jsonl", delimiter="tab")
 
 
+@pytest.mark.parametrize("mark", ['"{}', '"{}"'], ids=["open", "both"])
 @pytest.mark.parametrize("preset", ["ncbigene", "rxnorm", "snomed"])
 def test_a_quotation_mark_is_a_character_where_the_publisher_quotes_nothing(
-    preset: str, tmp_path: Path
+    preset: str, mark: str, tmp_path: Path
 ) -> None:
     """Read as the beginning of a quoted field, it would swallow the lines after it."""
     plain = read(preset, tmp_path / "plain")
@@ -308,8 +309,9 @@ def test_a_quotation_mark_is_a_character_where_the_publisher_quotes_nothing(
         for name in plain.names.column("name").to_pylist():
             field = re.compile(rf"([|\t]){re.escape(name)}(?=[|\t\r])")
             if field.search(text):
-                text = field.sub(rf'\g<1>"{name}', text)
-                marked.add(f'"{name}')
+                shown = mark.format(name)
+                text = field.sub(lambda found, shown=shown: found[1] + shown, text)
+                marked.add(shown)
         file.write_bytes(text.encode())
     made = read_tables(path, preset=preset)
     for part in ("entities", "triples"):

@@ -28,6 +28,7 @@ from tests.mutants.generate import Change, draw
 
 EQUIVALENT = Path(__file__).with_name("equivalent.yaml")
 CACHE = ".cache/contexts"
+TABLE = "tests/golden/test_defaults.py"  #: reads the code of every room, which no context shows
 PLUGIN = "tests.mutants.contexts"
 #: every test file depends on these
 SHARED = ("tests/conftest.py", "tests/fixtures.py")
@@ -65,6 +66,7 @@ class Contexts:
         if line == MODULE and inside:  # of a constant: whoever uses the module
             blocks = inside
         found = {test for block in blocks for test in self.tests.get(block, ())}
+        found |= {test for test in self.seconds if test.startswith(f"{TABLE}::")}
         if change.kind == "default":  # seen without a call
             importing = self.tests.get(f"{file}:{MODULE}", set())
             found |= {test for test in importing if test.split("::")[0] in self.readers}
