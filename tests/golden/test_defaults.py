@@ -73,7 +73,7 @@ def describe_defaults() -> dict[str, str]:
     found: dict[str, str] = {}
     for room in ROOMS:
         for file in sorted((ROOT / room).rglob("*.yaml")):
-            content = yaml.load(file.read_text("utf-8"), yaml.CSafeLoader)
+            content = yaml.CSafeLoader(file.read_text("utf-8")).get_single_data()
             found |= list_settings(content, file.relative_to(ROOT).as_posix())
         for file in sorted((ROOT / room).rglob("*.py")):
             module = file.relative_to(ROOT).with_suffix("").as_posix().replace("/", ".")
