@@ -83,7 +83,7 @@ def find_comparisons(
     groups = list(group_results(alike(found)).values())
     left_out = list_replaced(alike(found), groups)
     if others := len(found) - len(alike(found)):
-        left_out.append(f"left out: {others} results of other data or another split")
+        left_out.append(f"left out: {others} of other data or another split")
     return [Comparison(title, groups, newest.metric, left_out)]
 
 

@@ -649,7 +649,7 @@ def test_what_a_later_command_replaced_is_said(runs: Path) -> None:
     (place,) = {Path(r.folder).parent for r in list_stored("finetune") if r.value() == 0.9}
     assert said[4:] == [
         f"left out: enc, seeds 0,1, 0.8500: a later command fine-tuned this model again ({place})",
-        "left out: 1 results of other data or another split",
+        "left out: 1 of other data or another split",
     ]
 
 
