@@ -80,9 +80,10 @@ def find_comparisons(
         )
     newest = found[-1]
     title = f"{definition.name}, {newest.split} {newest.metric}, PROFILE={profile}"
-    groups = list(group_results(alike(found)).values())
-    left_out = list_replaced(alike(found), groups)
-    if others := len(found) - len(alike(found)):
+    same = alike(found)
+    groups = list(group_results(same).values())
+    left_out = list_replaced(same, groups)
+    if others := len(found) - len(same):
         left_out.append(f"left out: {others} of other data or another split")
     return [Comparison(title, groups, newest.metric, left_out)]
 
@@ -112,8 +113,8 @@ def compare_chains(evaluations: Sequence[Evaluation]) -> Comparison:
 def format_comparisons(found: Sequence[Comparison], base: str | None = None) -> str:
     """Each comparison as text: the best against each other, or each against `base`. Raises
     InputError for a base that is none of the systems."""
-    told = ([versus(one.title, one.groups, one.key, base), *one.left_out] for one in found)
-    return "\n\n".join("\n".join(lines) for lines in told)
+    blocks = ([versus(one.title, one.groups, one.key, base), *one.left_out] for one in found)
+    return "\n\n".join("\n".join(lines) for lines in blocks)
 
 
 BAR = 420  # pixels of the axis of a page's intervals
@@ -137,8 +138,8 @@ def write_page(found: Sequence[Comparison], path: Path, base: str | None = None)
             shown = [f"{scale * value:.{digits}f}" for value in (mean, first, last)]
             cells = [html.escape(group.label), shown[0], f"{shown[1]} to {shown[2]}", bar]
             parts.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
-        told = [*format_tests(rows, one.key, base), *one.left_out]
-        parts.append("</table>" + "".join(f"<p>{html.escape(line)}</p>" for line in told))
+        lines = [*format_tests(rows, one.key, base), *one.left_out]
+        parts.append("</table>" + "".join(f"<p>{html.escape(line)}</p>" for line in lines))
     head = (
         '<!doctype html><html lang="en"><meta charset="utf-8"><title>Comparison</title><style>'
         "body{font:15px/1.5 system-ui,sans-serif;max-width:62rem;margin:2rem auto;padding:0 1rem}"

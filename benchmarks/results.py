@@ -231,13 +231,13 @@ def list_stored(kind: str, task: str | None = None) -> list[Result]:
         raise ValueError(f"kind {kind!r}: expected one of {', '.join(KINDS)}")
     place = runs_folder() / kind
     place = place / folder_name(task) if task and kind in ("finetune", "linking") else place
-    found = []
+    results = []
     for file in sorted(place.glob(f"**/{FILE}")):
         try:
-            found.append(load_result(file.parent))
+            results.append(load_result(file.parent))
         except InputError as error:
             LOG.warning(f"left out of all comparisons: {error}")
-    return sorted((r for r in found if task in (None, r.task)), key=lambda r: r.created)
+    return sorted((r for r in results if task in (None, r.task)), key=lambda r: r.created)
 
 
 def result_folder(result: Result) -> Path:

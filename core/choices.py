@@ -28,8 +28,8 @@ def list_known(word: str, known: Iterable[str]) -> str:
     >>> list_known("x", ["disease", "gene"])
     'choose from: disease, gene'
     """
-    known = list(known)
-    if not known:
+    names = list(known)
+    if not names:
         return "there is none"
-    near = nearest(word, known)
-    return f"{near}{'C' if near else 'c'}hoose from: {', '.join(known)}"
+    hint = nearest(word, names)
+    return f"{hint}{'C' if hint else 'c'}hoose from: {', '.join(names)}"

@@ -70,7 +70,7 @@ def push_folder(folder: Path, repository: str, public: bool, message: str) -> st
     """Upload a folder to the hub; returns its address there. Raises InputError where the hub
     refuses or does not answer."""
     from huggingface_hub import HfApi, constants
-    from huggingface_hub.errors import HfHubHTTPError
+    from huggingface_hub.errors import HfHubHTTPError, HTTPError
 
     api = HfApi(endpoint=constants.ENDPOINT)
     try:
@@ -90,7 +90,7 @@ def push_folder(folder: Path, repository: str, public: bool, message: str) -> st
         raise InputError(
             f"{constants.ENDPOINT}/{repository}: the hub refused ({status}); {advice}"
         ) from error
-    except Exception as error:  # of the hub's client, which has changed its library twice
+    except (OSError, HTTPError) as error:  # HTTPError: of the library that the hub's client uses
         reason = " ".join(str(error).split())[:200]
         raise InputError(f"{constants.ENDPOINT}: the hub does not answer ({reason})") from error
     return f"{constants.ENDPOINT}/{repository}"

@@ -536,6 +536,8 @@ def load_transformer(
                     f"encoder {name!r}: its weights lack {sorted(missing)[:3]}; this is no whole"
                     f" {config.model_type} of the shape that its config.json describes"
                 )
+    except InputError:
+        raise
     except (KeyError, ValueError, AttributeError) as error:
         raise InputError(
             f"encoder {name!r}: a {config.model_type} model, of which transformers makes no encoder"

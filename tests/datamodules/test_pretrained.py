@@ -12,7 +12,7 @@ from typing import Any
 import huggingface_hub.constants
 import pytest
 import torch
-from transformers import AutoConfig, AutoModelForMaskedLM
+from transformers import AutoConfig, AutoModelForMaskedLM, DistilBertConfig, DistilBertModel
 
 from core.files import InputError
 from core.json_files import read_json
@@ -22,7 +22,7 @@ from datamodules.tokenizers import load_tokenizer
 from experiments.names import encoder
 from experiments.tracking import content, model_identities
 from inference.chain import Pipeline
-from models.encoders import load_bert
+from models.encoders import load_bert, load_transformer
 from models.genbioel import load_bart
 from models.probing import masked_lm
 from tests.fakes import bert
@@ -269,6 +269,25 @@ def test_weights_that_are_no_numbers_are_refused(folder: Path) -> None:
     for load in (load_bert, masked_lm):
         with pytest.raises(InputError, match="1 of .* weights of .* are no finite numbers"):
             load(str(folder))
+
+
+def test_what_is_wrong_with_other_transformers_is_said_as_it_is(tmp_path: Path) -> None:
+    """Not that transformers makes no encoder of them."""
+    config = DistilBertConfig(vocab_size=30, dim=8, n_heads=2, n_layers=2, hidden_dim=8)
+    model = DistilBertModel(config)
+    model.save_pretrained(tmp_path)
+    fewer = read_json(tmp_path / "config.json") | {"n_layers": 1}
+    (tmp_path / "config.json").write_text(json.dumps(fewer))
+    with pytest.raises(InputError, match=r"^model .*tensors of layers that its config\.json does"):
+        load_transformer(str(tmp_path))
+    with torch.no_grad():
+        model.embeddings.word_embeddings.weight[3] = float("inf")
+    model.save_pretrained(tmp_path)
+    with pytest.raises(InputError, match="^model .*8 of 240 weights of .* are no finite numbers"):
+        load_transformer(str(tmp_path))
+    (tmp_path / "model.safetensors").unlink()
+    with pytest.raises(InputError, match="^model .*no weights that are read here"):
+        load_transformer(str(tmp_path))
 
 
 def test_a_model_without_weights_that_are_read_here(folder: Path) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import yaml
@@ -150,10 +150,19 @@ def test_values_of_a_pipeline() -> None:
         pretrain.fill("{WORK}/x", values)
 
 
+class Training(NamedTuple):
+    """A training that a pipeline can start, and the config files of its command."""
+
+    paper: str
+    profile: str
+    variant: str
+    pipeline: dict[str, Any]
+    files: list[str]
+
+
 @cache
-def trainings() -> list[tuple[str, str, str, dict[str, Any], list[str]]]:
-    """(paper, profile, variant, pipeline, config files of its command) of every training that a
-    pipeline can start."""
+def trainings() -> list[Training]:
+    """Every training of every paper and profile."""
     found = []
     for paper in papers():
         pipeline = pretrain.pipeline_of(paper)
@@ -172,7 +181,7 @@ def trainings() -> list[tuple[str, str, str, dict[str, Any], list[str]]]:
                 )
                 (words,) = [stage.options for stage in plan if stage.result]
                 own_files = [b for a, b in pairwise(words) if a == "--config"]
-                found.append((paper, profile, variant, pipeline, own_files))
+                found.append(Training(paper, profile, variant, pipeline, own_files))
     return found
 
 
