@@ -27,11 +27,13 @@ from pathlib import Path
 from typing import Any
 
 from core.files import InputError, atomic_folder
-from core.json_files import read_json, read_object, write_json
+from core.json_files import digest, read_json, read_object, write_json
 from core.reading import sha256
 
 MANIFEST = "manifest.json"
 SETTINGS = ("settings", "recipe")  #: what a folder was made of, where it is under one key
+#: keys of a manifest that say when, where and in which run a folder was made, not what is in it
+CIRCUMSTANCES = frozenset("mlflow_run commit run_folder machine cpus seconds".split())
 
 
 def manifest_path(folder: str | Path) -> Path:
@@ -47,6 +49,18 @@ def has_manifest(folder: str | Path) -> bool:
 def read_manifest(folder: str | Path) -> dict[str, Any]:
     """The manifest of a folder. Raises InputError where there is none, or a broken one."""
     return read_object(manifest_path(folder))
+
+
+def content_digest(folder: str | Path) -> str:
+    """A digest of what is in a folder, by its manifest.
+
+    The same for a folder that is made again to the same bytes: what is made from it is kept then.
+    A manifest.json that is no JSON object, as other programs write, counts by its bytes.
+    """
+    manifest = read_json(manifest_path(folder))
+    if not isinstance(manifest, dict):
+        return sha256(manifest_path(folder))
+    return digest({key: value for key, value in manifest.items() if key not in CIRCUMSTANCES})
 
 
 def write_manifest(folder: str | Path, manifest: Mapping[str, Any]) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 
-from core.artifact import check_export
+from core.artifact import MANIFEST, check_export, content_digest, has_manifest
 from core.files import InputError
 from core.json_files import digest, read_json
 from core.reading import excerpt, sha256
@@ -147,7 +147,9 @@ def files_identity(folder: str | Path) -> str:
     """A digest of the files that a model in the usual layout is read from: config, tokenizer and
     weights."""
     files = sorted(
-        p for p in Path(folder).glob("*") if p.suffix in (".safetensors", ".bin", ".json", ".txt")
+        p
+        for p in Path(folder).glob("*")
+        if p.suffix in (".safetensors", ".bin", ".json", ".txt") and p.name != MANIFEST
     )
     if any(p.suffix == ".safetensors" for p in files):
         files = [p for p in files if p.suffix != ".bin"]
@@ -156,6 +158,8 @@ def files_identity(folder: str | Path) -> str:
     if whole.is_file() and not any(p.suffix in (".safetensors", ".bin") for p in files):
         files.append(whole)  # the encoder/ of a fine-tuned model, whose weights are one folder up
     checksums = {p.name: sha256(p) for p in files}
+    if has_manifest(folder):
+        checksums[MANIFEST] = content_digest(folder)
     return digest(checksums | _steps_of(Path(folder)))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from core.artifact import MANIFEST, read_manifest, write_manifest
+from core.artifact import MANIFEST, content_digest, read_manifest, write_manifest
 from core.files import atomic_write
 from core.journal import run_id_in
 from core.json_files import digest, read_json
@@ -24,7 +24,7 @@ TOLD = ("source", "version", "licence", "counts")
 
 
 def data_provenance(config: Any) -> dict[str, dict[str, Any]]:
-    """{setting: {sha256 of its manifest, and source, version, licence and counts where it has
+    """{setting: {digest of its content, and source, version, licence and counts where it has
     them}} of every data folder."""
     hashes, found = data_hashes(config), {}
     for name, folder in data_folders(config).items():
@@ -103,7 +103,7 @@ def hub_facts(
     }
 
 
-MADE_OF = ["setting", "sha256 of its manifest", "source", "licence", "counts"]
+MADE_OF = ["setting", "digest of its content", "source", "licence", "counts"]
 TRAINED_WITH = ("python", "torch", "pytorch-lightning", "transformers", "tokenizers")
 
 
@@ -184,15 +184,21 @@ def how_to_use(manifest: Mapping[str, Any], files: list[str]) -> str:
 
 
 def identify(folder: Path) -> dict[str, Any]:
-    """{checksums: {file: sha256}, identity: their digest} of an export: config, weights, tokenizer
-    and tables.
+    """{checksums: {file: sha256}, identity: a digest of what the files hold} of an export: config,
+    weights, tokenizer and tables.
 
-    Manifests (also that of a table within the export) and the card are left out: commit, scores and
-    times are in them, which change nothing that a model computes.
+    The card and the export's own manifest are left out: commit, scores and times are in them, which
+    change nothing that a model computes. For its identity, so are those of a table within it.
     """
-    files = sorted(p for p in folder.rglob("*") if p.is_file() and p.name not in (MANIFEST, CARD))
+    own = (folder / MANIFEST, folder / CARD)
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path not in own)
     checksums = {file.relative_to(folder).as_posix(): sha256(file) for file in files}
-    return {"checksums": checksums, "identity": digest(checksums)}
+    tables = {
+        file.relative_to(folder).as_posix(): content_digest(file.parent)
+        for file in files
+        if file.name == MANIFEST
+    }
+    return {"checksums": checksums, "identity": digest(checksums | tables)}
 
 
 def describe(

@@ -44,8 +44,7 @@ from core.arrays import save_arrays
 from core.call import run_guarded
 from core.spreadsheets import CsvWriter
 from core.files import InputError, atomic_write, atomic_folder
-from core.json_files import digest, read_json, write_json
-from core.reading import sha256
+from core.json_files import read_json, write_json
 from core.tracking import read_inherited_tags
 from experiments.card import CARD, describe
 from experiments.tracking import Run, StepSeed, WholeCheckpoints, whole
@@ -256,11 +255,6 @@ def write_export(folder: Path, model: Any, data: Any, config: dict[str, Any]) ->
     settings = dict(config["model"]["init_args"])
     head = settings.pop("head")
     settings.pop("encoder")  # a path of this machine
-    files = {
-        p.relative_to(folder).as_posix(): sha256(p)
-        for p in sorted(folder.rglob("*"))
-        if p.is_file()
-    }
     return {
         "kind": data.kind,
         "labels": data.labels,
@@ -273,8 +267,6 @@ def write_export(folder: Path, model: Any, data: Any, config: dict[str, Any]) ->
         "model": {"class_path": config["model"]["class_path"], "init_args": settings},
         "head": {"class_path": head["class_path"], "init_args": head.get("init_args") or {}},
         "linker": linker,
-        "checksums": files,
-        "identity": digest(files),
     }
 
 

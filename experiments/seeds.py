@@ -22,12 +22,11 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from core.artifact import manifest_path
+from core.artifact import content_digest
 from core.executor import engine_of
 from core.files import InputError
 from core.journal import Journal
 from core.json_files import digest, read_json
-from core.reading import sha256
 from core.tracking import ROOT, folder_name, read_inherited_tags, runs_folder
 from datamodules.finetune import check_text
 from datamodules.pretrained import load
@@ -281,7 +280,7 @@ def train_seeds(
     if asked.share != 1:
         keep_share(data.splits["train"], asked.share, numbers[0])  # refuses what is no share
     points = grid_of(config, asked.profile, chosen, hidden, given)
-    checksum = sha256(manifest_path(folder))
+    checksum = content_digest(folder)
     request = {
         "task": checksum,
         "config": config,

@@ -26,11 +26,10 @@ from pytorch_lightning.loggers import Logger
 from pytorch_lightning.loggers.logger import DummyLogger
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 
-from core.artifact import has_manifest, manifest_path
+from core.artifact import content_digest, has_manifest
 from core.files import InputError, atomic_write, remove_leftovers
 from core.journal import Journal
 from core.json_files import digest, write_json
-from core.reading import sha256
 from core.tracking import commit, environment, runs_folder
 from datamodules.pretrained import HUB_NAME, PACKAGED, identity
 
@@ -53,7 +52,7 @@ MACHINE = frozenset(
 
 def content(value: Any, path: str = "") -> Any:
     """`value` with machine settings left out and every folder that has a manifest replaced by the
-    manifest's digest.
+    digest of its content.
 
     path: of `value` in the config, with dots.
     """
@@ -65,7 +64,7 @@ def content(value: Any, path: str = "") -> Any:
     if isinstance(value, list):
         return [content(v, f"{path}[]") for v in value]
     if isinstance(value, str) and has_manifest(value):
-        return sha256(manifest_path(value))
+        return content_digest(value)
     if isinstance(value, str) and path.endswith(MODELS) and value not in PACKAGED:
         return model_content(value)
     return value
@@ -87,8 +86,8 @@ def data_folders(value: Any, key: str = "") -> dict[str, Path]:
 
 
 def data_hashes(value: Any) -> dict[str, str]:
-    """{setting: digest of its manifest} for every setting that names a folder with a manifest."""
-    return {key: sha256(manifest_path(folder)) for key, folder in data_folders(value).items()}
+    """{setting: digest of its content} for every setting that names a folder with a manifest."""
+    return {key: content_digest(folder) for key, folder in data_folders(value).items()}
 
 
 def model_identities(value: Any, path: str = "") -> dict[str, str]:
@@ -244,7 +243,7 @@ class Run:
         write_json(self.folder / "environment.json", facts | hashes)
         self.journal.tags(facts | hashes)
         for name, folder in data_folders(self.config).items():
-            self.journal.dataset(name, sha256(manifest_path(folder)), str(folder))
+            self.journal.dataset(name, content_digest(folder), str(folder))
         self.journal.artifact(self.folder / "config.yaml")
         self.journal.params(flat(content(self.config)))
 

@@ -172,12 +172,20 @@ const showLooks = (mentions) => {
   const items = used.map((name) => {
     const item = made("span", undefined, "look");
     const mark = made("span", "text", `mark ${name}`);
-    mark.append(made("small", inWords({ [name]: true, candidates: [] })[0], "said"));
+    addLabel(mark, inWords({ [name]: true, candidates: [] })[0], "said");
     item.append(mark, document.createTextNode(` ${MEANINGS[name]}`));
     return item;
   });
   at("looks").replaceChildren(...items);
   at("looks").hidden = !items.length;
+};
+
+// A word in small after a marked text. The space before it is for who hears the page: a button is
+// named by its content.
+const addLabel = (mark, text, look) => {
+  const label = made("small", text, look);
+  mark.append(made("small", " ", "gap"), label);
+  return label;
 };
 
 // The mentions of one place: one, or the parts of a composite one.
@@ -204,18 +212,15 @@ const markOf = (mentions) => {
   const [first] = mentions;
   const mark = made("mark", first.text, first.entity ? "" : "nil");
   mark.classList.add(...ATTRIBUTES.filter((name) => first[name]));
-  for (const name of ATTRIBUTES) if (first[name]) mark.append(made("small", inWords({ [name]: true, candidates: [] })[0], "said"));
+  for (const name of ATTRIBUTES) if (first[name]) addLabel(mark, inWords({ [name]: true, candidates: [] })[0], "said");
   if (first.type) {
-    const badge = made("small", first.type, "type");
-    badge.style.setProperty("--type", colour(first.type));
-    mark.append(badge);
+    addLabel(mark, first.type, "type").style.setProperty("--type", colour(first.type));
   }
-  mark.append(made("small", mentions.map((mention) => mention.entity || "NIL").join(" + ")));
+  addLabel(mark, mentions.map((mention) => mention.entity || "NIL").join(" + "));
   const sure = first.detector_score == null ? "" : ` (found with score ${first.detector_score.toFixed(3)})`;
   const meanings = mentions.map((mention) => [...inWords(mention), mention.name || "linked to nothing"].join(", "));
   mark.title = meanings.join("; ") + sure;
   mark.setAttribute("role", "button");
-  mark.setAttribute("aria-label", `${first.text}: ${mark.title}`);
   mark.dataset.type = first.type || "no type";
   mark.style.setProperty("--type", colour(mark.dataset.type));
   pressed(mark, () => showMentions(mentions, mark));

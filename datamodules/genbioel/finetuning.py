@@ -32,9 +32,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from core.artifact import manifest_path
+from core.artifact import content_digest
 from core.files import InputError
-from core.reading import sha256
 from datamodules.contexts import sides
 from datamodules.genbioel.concept_names import RULES, NameSet, name_set
 from datamodules.genbioel.inputs import Inputs, plain, window
@@ -283,7 +282,7 @@ def build_mentions(
     Inputs(loaded)
     recipe: dict[str, Any] = {
         "format": FORMAT,
-        "task": sha256(manifest_path(task)),
+        "task": content_digest(task),
         "tokenizer": tokenizer_fingerprint(loaded),
         "splits": list(splits),
         "composites": composites,

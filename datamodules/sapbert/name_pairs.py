@@ -39,9 +39,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from core.arrays import read_table
-from core.artifact import Artifact, manifest_path
+from core.artifact import Artifact, content_digest
 from core.files import InputError
-from core.reading import sha256
 from datamodules.graph_names import NameSource, describe_list, number_texts, read_list, shuffle_rich
 from datamodules.linking import Dictionary, Linking, load_linking
 from datamodules.sapbert.alike import normalise_names, same_words, similar_concepts, unite_concepts
@@ -500,7 +499,7 @@ def build_mentions(task: str, tokenizer: str, out: str, seed: int = 0) -> Path:
     folder, loaded, linking = Path(out), load_tokenizer(tokenizer), load_linking(task)
     recipe = {
         "format": FORMAT,
-        "task": sha256(manifest_path(task)),
+        "task": content_digest(task),
         "tokenizer": tokenizer_fingerprint(loaded),
         "held_out": HELD_OUT,
         "seed": seed,

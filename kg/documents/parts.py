@@ -27,10 +27,10 @@ def part_name(number: int) -> str:
 class Plan(NamedTuple):
     """Files and their parts, each a list of (number of a file, what a Span of it holds).
 
-    files: path, bytes and time of each, by which it is known again; checksums: SHA-256 of each
+    files: the path of each; checksums: its SHA-256, by which it is known again
     """
 
-    files: list[list[Any]]
+    files: list[str]
     format: str | None
     size: int
     checksums: list[str]
@@ -39,7 +39,7 @@ class Plan(NamedTuple):
     def check_unchanged(self) -> None:
         """Raise InputError where a file is another by now than the plan was made for: it changed
         while it was read."""
-        for (name, *_), checksum in zip(self.files, self.checksums, strict=True):
+        for name, checksum in zip(self.files, self.checksums, strict=True):
             if not os.path.isfile(name) or sha256(name) != checksum:
                 raise InputError(
                     f"{name}: changed while it was read. Run the command again, with --fresh, once"
@@ -55,7 +55,7 @@ class Plan(NamedTuple):
         return [
             Part(
                 part_name(number),
-                [Span(Path(self.files[file][0]), *rest) for file, *rest in part],
+                [Span(Path(self.files[file]), *rest) for file, *rest in part],
                 json.dumps([[self.checksums[file], *rest] for file, *rest in part]),
             )
             for number, part in enumerate(self.parts)
@@ -105,12 +105,12 @@ def make_plan(
     Its parts are those of the plan in `folder` where the files are still the same, by their
     checksums, and are read alike.
     """
-    states = [[str(path), path.stat().st_size, path.stat().st_mtime_ns] for path in paths]
+    files = [str(path) for path in paths]
     checksums = [sha256(path) for path in paths]
     known = read_json(folder / INPUTS) if (folder / INPUTS).is_file() else {}
     read_as = f"{format or 'by name'}, {layout.document}"
     if [known.get(key) for key in ("files", "format", "size", "checksums")] == [
-        states,
+        files,
         read_as,
         size,
         checksums,
@@ -121,7 +121,7 @@ def make_plan(
         [[number[path], *rest] for path, *rest in part]
         for part in parts_of(paths, size, kind_of or partial(resolve_format, format, layout))
     ]
-    return Plan(states, read_as, size, checksums, parts)
+    return Plan(files, read_as, size, checksums, parts)
 
 
 def parts_of(

@@ -6,7 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from core.artifact import Artifact, check_export, read_manifest, write_manifest
+from core.artifact import (
+    Artifact,
+    check_export,
+    content_digest,
+    manifest_path,
+    read_manifest,
+    write_manifest,
+)
 from core.files import InputError
 from core.reading import sha256
 
@@ -152,3 +159,29 @@ def test_an_export_is_verified_against_its_checksums(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="expected checksums of files.*Export the run again"):
         check_export(export)
     check_export(export / "encoder")  # a part of nothing that has checksums
+
+
+def test_what_is_in_a_folder_is_the_same_whatever_run_made_it(tmp_path: Path) -> None:
+    """Run, machine, commit and time may differ; settings and checksums may not."""
+    made = {"settings": {"dim": 8}, "sha256": {"a.npy": "0"}}
+    circumstances = {"mlflow_run": "a", "commit": "b", "run_folder": "c", "machine": "d"}
+    manifests = [
+        made | circumstances | {"cpus": "2", "seconds": 1.5},
+        dict(reversed((made | {"seconds": 2.5}).items())),
+        made | {"settings": {"dim": 9}},
+        made | {"sha256": {"a.npy": "1"}},
+    ]
+    digests = []
+    for manifest in manifests:
+        write_manifest(tmp_path, manifest)
+        digests.append(content_digest(tmp_path))
+    assert digests[0] == digests[1]
+    assert len({*digests}) == 3
+
+
+def test_a_manifest_of_another_program_counts_by_its_bytes(tmp_path: Path) -> None:
+    digests = set()
+    for text in ("[]", "[1]", "3"):
+        manifest_path(tmp_path).write_text(text)
+        digests.add(content_digest(tmp_path))
+    assert len(digests) == 3

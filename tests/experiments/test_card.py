@@ -8,7 +8,8 @@ from pathlib import Path
 import yaml
 from huggingface_hub import ModelCard
 
-from core.json_files import digest, read_json, write_json
+from core.artifact import content_digest
+from core.json_files import read_json, write_json
 from core.reading import sha256
 from experiments.card import card, data_provenance, describe, identify, plain
 from experiments.tracking import Run
@@ -53,9 +54,9 @@ def test_an_export_says_what_it_is_made_of_and_what_it_scores(runs: Path, tmp_pa
     )
     manifest = read_json(export / "manifest.json")
     assert manifest["data"] == {
-        "encoder": {"sha256": sha256(corpus / "manifest.json")},
+        "encoder": {"sha256": content_digest(corpus)},
         "graph": {
-            "sha256": sha256(graph / "manifest.json"),
+            "sha256": content_digest(graph),
             "source": "HP|O",
             "version": "2025-01",
             "licence": "CC BY 4.0",
@@ -75,7 +76,7 @@ def test_an_export_says_what_it_is_made_of_and_what_it_scores(runs: Path, tmp_pa
     assert "MLflow run `abc123`" in text and "commit `deadbeef`" in text
     assert "| model.init_args.lr | 0.0005 |" in text
     assert (
-        f"| graph | `{sha256(graph / 'manifest.json')[:12]}` | HP\\|O 2025-01 | CC BY 4.0 | names"
+        f"| graph | `{content_digest(graph)[:12]}` | HP\\|O 2025-01 | CC BY 4.0 | names"
         " 1,234 |" in text
     )
     # a card travels, this machine's folders do not
@@ -125,17 +126,21 @@ def test_a_model_is_its_files(runs: Path, tmp_path: Path) -> None:
         write_json(export / "neighbours" / "manifest.json", {"seconds": number})
         describe(export, run, "a model", "About.", {"val/loss": float(number)})
         manifest = read_json(export / "manifest.json")
-        assert manifest["identity"] == identify(export)["identity"] == digest(manifest["checksums"])
-        assert manifest["checksums"]["model.safetensors"] == sha256(export / "model.safetensors")
+        assert manifest["identity"] == identify(export)["identity"]
+        for file in ("model.safetensors", "neighbours/manifest.json"):
+            assert manifest["checksums"][file] == sha256(export / file)
         assert set(manifest["checksums"]) == {
             "config.json",
             "model.safetensors",
             "tokenizer.json",
             "names.parquet",
             "neighbours/table.npy",
+            "neighbours/manifest.json",
         }
         identities.append(manifest["identity"])
     assert identities[0] == identities[1] != identities[2]
+    write_json(export / "neighbours" / "manifest.json", {"settings": {"k": 9}})
+    assert identify(export)["identity"] != identities[2]
 
 
 def test_what_the_hub_reads_of_a_fine_tuned_model() -> None:

@@ -21,6 +21,7 @@ from transformers import (
 )
 
 from app.cli import main
+from core.artifact import write_manifest
 from core.files import InputError
 from datamodules.pretrained import files_identity
 from experiments.names import encoder
@@ -113,6 +114,14 @@ def test_texts_are_read_in_lower_case_where_the_files_say_so(folder: Path) -> No
     (folder / "sentence_bert_config.json").write_text('{"do_lower_case": true}')
     lower, upper = embed(folder)(["gout", "GOUT"])
     assert torch.equal(lower, upper)
+
+
+def test_a_model_trained_again_to_the_same_bytes_is_the_same_model(folder: Path) -> None:
+    identities = []
+    for run, labels in (("a", ["X"]), ("b", ["X"]), ("b", ["Y"])):
+        write_manifest(folder, {"labels": labels, "mlflow_run": run, "commit": run})
+        identities.append(files_identity(folder))
+    assert identities[0] == identities[1] != identities[2]
 
 
 def test_layers_after_the_encoder_and_sentencepiece_are_part_of_a_model(folder: Path) -> None:

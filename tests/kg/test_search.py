@@ -176,6 +176,19 @@ def test_the_recall_of_a_backend_is_measured_when_it_is_built(tmp_path, backend,
     assert loaded.measure_recall(queries) == pytest.approx(share)
 
 
+def test_recall_is_measured_with_rows_that_are_moved_by_half_their_length(monkeypatch):
+    vectors = torch.eye(40) * torch.arange(1, 41)[:, None]  # far apart, of lengths 1 to 40
+    index, asked = Index(vectors, MADE_OF), []
+    ask = index.search
+    monkeypatch.setattr(
+        index, "search", lambda queries, k: asked.append(queries) or ask(queries, k)
+    )
+    assert index.measure_recall() == 1
+    queries = asked[0]
+    moved = (queries - vectors).norm(dim=1)
+    assert torch.allclose(moved, vectors.norm(dim=1) / 2, rtol=1e-5)
+
+
 def test_vectors_are_mapped_and_the_file_stays(tmp_path):
     Index(grid(50, 4, 0)).save(tmp_path / "i")
     before = (tmp_path / "i/vectors.npy").read_bytes()

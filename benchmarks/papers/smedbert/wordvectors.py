@@ -22,9 +22,8 @@ from scipy import sparse
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from core.artifact import manifest_path
+from core.artifact import content_digest
 from core.files import InputError
-from core.reading import sha256
 from kg.linking import linked_documents
 from kg.linking.tokens import words as characters
 
@@ -184,7 +183,7 @@ def train_vectors(
     identity = {
         "vectors": kind,
         "unit": unit,
-        "text": sha256(manifest_path(linked)),
+        "text": content_digest(linked),
         "seed": seed,
         "size": SIZE,
         "window": WINDOW,
