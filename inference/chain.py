@@ -58,7 +58,7 @@ from inference.options import (
 )
 from inference.results import Mentions
 from kg.graph import KnowledgeGraph, fingerprint, split_types
-from kg.linking.composites import parts_of, widen
+from kg.linking.composites import find_numbered, parts_of, widen
 from kg.linking.homonyms import Homonyms, graph_descriptions
 from kg.linking.normal import comparable
 from kg.linking.passage import Passage
@@ -413,6 +413,7 @@ class Pipeline:
     def _widen(self, passage: Passage, mentions: list[Detected]) -> list[Detected]:
         """Mentions with composite ones in place of the names that are a part of them ("breast and
         ovarian cancer")."""
+        mentions = self._add_numbered(passage, mentions)
         if not mentions:
             return mentions
 
@@ -448,6 +449,17 @@ class Pipeline:
             )
             covered = end
         return result
+
+    def _add_numbered(self, passage: Passage, mentions: list[Detected]) -> list[Detected]:
+        """Mentions with phrases such as "type 1 and 2 diabetes", each in place of the names in
+        it."""
+        for place in find_numbered(passage.text, self._is_name):
+            start, end = passage.source_place(*place)
+            beside = [one for one in mentions if one.end <= start or one.start >= end]
+            inside = [one for one in mentions if start <= one.start and one.end <= end]
+            if len(beside) + len(inside) == len(mentions):
+                mentions = sorted([*beside, Detected(start, end)], key=lambda one: one[:2])
+        return mentions
 
     def link(self, texts: str | Iterable[str]) -> Mentions[Linked]:
         """The mentions of each text, in order, with what they mean; `texts`: one, or any iterable

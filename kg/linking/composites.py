@@ -2,7 +2,7 @@
 
 A rule expands the phrase; a split is made only where every part is a name of the dictionary and the
 whole is none. A tagger finds the phrase as a whole; of names found in a text, :func:`widen` looks
-for the phrase around each.
+for the phrase around each, and :func:`find_numbered` for phrases in which no name stands whole.
 
 >>> names = {"breast cancer", "ovarian cancer", "hepatitis b", "hepatitis c"}
 >>> parts_of("breast and ovarian cancer", names.__contains__)
@@ -10,14 +10,21 @@ for the phrase around each.
 >>> text = "breast or ovarian cancer, hepatitis b and c"
 >>> [text[a:b] for a, b in widen(text, [(10, 24), (26, 37)], names.__contains__)]
 ['breast or ovarian cancer', 'hepatitis b and c']
+>>> text = "type 1 and 2 diabetes"
+>>> find_numbered(text, {"type 1 diabetes", "type 2 diabetes"}.__contains__)
+[(0, 21)]
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from itertools import product
 
-_BETWEEN = re.compile(r"\s*,\s*(?:(?:and|or|and/or)\s+)?|\s+(?:and|or|and/or|&)\s+|\s*/\s*")
+_AND = r"(?:and/or|and|or|nor|&|as\s+well\s+as)"
+_BETWEEN = re.compile(rf"\s*,\s*(?:{_AND}\s+)?|\s+{_AND}\s+|\s*/\s*")
+_NUMBERED_WORD = re.compile(r"(\w*[^\W\d]-?)\d{1,3}[A-Za-z]?")
+_NUMBER_ALONE = re.compile(r"\d{1,3}[A-Za-z]?")
 MOST = 8  #: conjuncts: longer enumerations are left whole
 
 
@@ -38,6 +45,11 @@ def expansions(mention: str) -> Iterator[list[str]]:
     head, hyphen, _ = conjuncts[0].rpartition("-")
     if hyphen and all(part.startswith("-") for part in conjuncts[1:]):  # "IL-6 and -8"
         yield [conjuncts[0], *(f"{head}{part}" for part in conjuncts[1:])]
+    numbered = _NUMBERED_WORD.fullmatch(conjuncts[0])
+    others = [part.removeprefix("-") for part in conjuncts[1:]]
+    is_joined = "/" in mention or all(part.startswith("-") for part in conjuncts[1:])
+    if numbered and is_joined and all(map(_NUMBER_ALONE.fullmatch, others)):  # "BRCA1/2"
+        yield [conjuncts[0], *(f"{numbered[1]}{other}" for other in others)]
     for shared in range(len(last) - 1, 0, -1):
         end = " ".join(last[shared:])
         yield [*(f"{part} {end}" for part in conjuncts[:-1]), conjuncts[-1]]
@@ -68,17 +80,18 @@ def parts_of(mention: str, known: Callable[[str], bool]) -> list[str]:
 
 NEAR = 60  #: characters beside a conjunction in which the rest of a phrase is looked for
 _WORD = r"\w+(?:['-]\w+)*"
-_CONJUNCTIONS = ("and", "or", "/", "&")
-_JOIN = r"(?:[ \t]*,?\s+(?:and/or|and|or|&)\s+|[ \t]*/[ \t]*)"
+_CONJUNCTIONS = ("and", "or", "/", "&", "as")
+_JOIN = rf"(?:[ \t]*,?\s+{_AND}\s+|[ \t]*/[ \t]*)"
 _JOIN_BEFORE = re.compile(_JOIN + r"\Z")
 _LAST_WORDS = re.compile(rf"(?:{_WORD}[ \t]+){{0,2}}{_WORD}-?\Z")
 _FIRST_WORDS = re.compile(rf"-?{_WORD}(?:[ \t]+{_WORD})?(?![\w'-])")
 # more of "hepatitis A, B or C"
 _LIST = re.compile(rf"(?:/{_WORD}){{1,6}}/|(?:[ \t]*,[ \t]+-?{_WORD}){{0,6}}{_JOIN}")
-# "and 2 " before the diabetes of "type 1 and 2 diabetes": a number or a letter.
-_CORE_BEFORE = re.compile(
-    rf"{_JOIN}(?:[A-Za-z]?\d{{1,3}}[A-Za-z]?|[IVXivx]{{1,4}}|[A-Za-z])[ \t]+\Z"
-)
+_NUMBER = r"(?:[A-Za-z]?\d{1,3}[A-Za-z]?|[IVXivx]{1,4}|[A-Za-z])"  #: or a letter
+_NUMBER_BEHIND = re.compile(rf"(?:\s{_AND}\s+|/\s?)({_NUMBER})(?=[ \t]+\w)")
+_NUMBERS_BEFORE = re.compile(rf"(?<!\w){_NUMBER}(?:[ \t]*,[ \t]*{_NUMBER}){{0,6}}[ \t,]*\Z")
+_WORDS_BEFORE = re.compile(rf"(?:{_WORD}[ \t]+){{1,3}}\Z")
+_WORDS_BEHIND = re.compile(rf"(?:[ \t]+{_WORD}){{1,3}}")
 _COMMA = re.compile(r"[ \t]*,\s+\Z")
 
 
@@ -95,13 +108,9 @@ def widen(
     """
     places = list(mentions)
     for number, (start, end) in enumerate(mentions):
-        if text[max(start - 6, 0) : start].count(" ") > 1 or "/" in text[max(start - 6, 0) : start]:
-            core = _CORE_BEFORE.search(text, max(start - 16, 0), start)
-            if core is not None:
-                low = _bound(places, number, number - 1, covers)
-                places[number] = _wider_start(text, places[number], core.start(), low, known), end
-        if " " not in text[start:end] and "-" not in text[start:end]:
-            continue  # only a name of several words shares one of them
+        parted = " " in text[start:end] or "-" in text[start:end]
+        if not parted and not text[end : end + 6].lstrip(" adnor").startswith(("/", "-")):
+            continue  # a word shares its letters with a number alone: "BRCA1/2", "BRCA1 and -2"
         if text[max(start - 4, 0) : start].rstrip().endswith(_CONJUNCTIONS):
             join = _JOIN_BEFORE.search(text, max(start - NEAR, 0), start)
             if join is not None:
@@ -116,6 +125,28 @@ def widen(
                 high = _bound(places, number, number + 1, covers)
                 bound = len(text) if high is None else high
                 places[number] = start, _wider_end(text, places[number], join.end(), bound, known)
+    return places
+
+
+def find_numbered(text: str, known: Callable[[str], bool]) -> list[tuple[int, int]]:
+    """The places of phrases whose parts share their beginning and their end, and differ in a number
+    or a letter: "type 1 and 2 diabetes". The longest ones, as of names."""
+    places = []
+    for match in _NUMBER_BEHIND.finditer(text):
+        numbers = _NUMBERS_BEFORE.search(text, max(match.start() - NEAR, 0), match.start())
+        if numbers is None:
+            continue
+        first = numbers.start()
+        before = _WORDS_BEFORE.search(text, max(first - NEAR, 0), first)
+        behind = _WORDS_BEHIND.match(text, match.end(1))
+        if before is None or behind is None:
+            continue
+        starts = [before.start() + word.start() for word in re.finditer(_WORD, before[0])]
+        ends = [behind.start() + word.end() for word in re.finditer(_WORD, behind[0])]
+        readings = product(starts, reversed(ends))
+        place = next((one for one in readings if is_composite(text[slice(*one)], known)), None)
+        if place is not None:
+            places.append(place)
     return places
 
 

@@ -103,6 +103,26 @@ def test_a_composite_mention_is_linked_part_by_part(
     assert [m.entity for m in Pipeline(same).link([text])[0]] == ["O1", "D2", "D2"]
 
 
+def test_a_composite_mention_in_which_no_name_stands_whole(tmp_path: Path) -> None:
+    """The name of the end is a part of the phrase; places are those of the text as it is."""
+    names = [(f"D{n}", f"type {n} pest", "exact", "en") for n in (1, 2)]
+    names += [("D3", "pest", "exact", "en"), ("D4", "fever", "exact", "en")]
+    types = dict.fromkeys(("D1", "D2", "D3", "D4"), "disease")
+    folder = str(graph(types, [("D1", "near", "D2")], names).save(tmp_path / "graph"))
+    text = "ﬁne: fever, type 1 and 2 pest, pest"  # a ligature, two letters in normal form
+    for chain in ("dictionary", "dictionary > names"):
+        (found,) = Pipeline(folder, chain).link([text])
+        assert [(m.text, m.entity, m.part) for m in found] == [
+            ("fever", "D4", None),
+            ("type 1 and 2 pest", "D1", "type 1 pest"),
+            ("type 1 and 2 pest", "D2", "type 2 pest"),
+            ("pest", "D3", None),
+        ]
+        assert all(m.text == text[m.start : m.end] for m in found)
+    (alone,) = Pipeline(folder).link(["type 1/2 pest"])
+    assert [m.entity for m in alone] == ["D1", "D2"]
+
+
 def test_what_is_found_by_a_weaker_form_says_so(tmp_path: Path) -> None:
     names = [
         ("D1", "Sjögren syndrome", "exact", "en"),
