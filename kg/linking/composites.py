@@ -88,9 +88,9 @@ _FIRST_WORDS = re.compile(rf"-?{_WORD}(?:[ \t]+{_WORD})?(?![\w'-])")
 # more of "hepatitis A, B or C"
 _LIST = re.compile(rf"(?:/{_WORD}){{1,6}}/|(?:[ \t]*,[ \t]+-?{_WORD}){{0,6}}{_JOIN}")
 _NUMBER = r"(?:[A-Za-z]?\d{1,3}[A-Za-z]?|[IVXivx]{1,4}|[A-Za-z])"  #: or a letter
-_NUMBER_BEHIND = re.compile(rf"(?:\s{_AND}\s+|/\s?)({_NUMBER})(?=[ \t]+\w)")
+_NUMBER_BEHIND = re.compile(rf"[ \t]*({_NUMBER})(?=[ \t]+\w)")
 _NUMBERS_BEFORE = re.compile(rf"(?<!\w){_NUMBER}(?:[ \t]*,[ \t]*{_NUMBER}){{0,6}}[ \t,]*\Z")
-_WORDS_BEFORE = re.compile(rf"(?:{_WORD}[ \t]+){{1,3}}\Z")
+_NO_PHRASE = re.compile(r"[^\w'\- \t]")
 _WORDS_BEHIND = re.compile(rf"(?:[ \t]+{_WORD}){{1,3}}")
 _COMMA = re.compile(r"[ \t]*,\s+\Z")
 
@@ -132,22 +132,40 @@ def find_numbered(text: str, known: Callable[[str], bool]) -> list[tuple[int, in
     """The places of phrases whose parts share their beginning and their end, and differ in a number
     or a letter: "type 1 and 2 diabetes". The longest ones, as of names."""
     places = []
-    for match in _NUMBER_BEHIND.finditer(text):
-        numbers = _NUMBERS_BEFORE.search(text, max(match.start() - NEAR, 0), match.start())
+    for join, after in _find_conjunctions(text):
+        number = _NUMBER_BEHIND.match(text, after)
+        if number is None:
+            continue
+        numbers = _NUMBERS_BEFORE.search(text, max(join - NEAR, 0), join)
         if numbers is None:
             continue
         first = numbers.start()
-        before = _WORDS_BEFORE.search(text, max(first - NEAR, 0), first)
-        behind = _WORDS_BEHIND.match(text, match.end(1))
-        if before is None or behind is None:
+        before = _NO_PHRASE.split(text[max(first - NEAR, 0) : first])[-1]
+        behind = _WORDS_BEHIND.match(text, number.end(1))
+        if not before.endswith((" ", "\t")) or behind is None:
             continue
-        starts = [before.start() + word.start() for word in re.finditer(_WORD, before[0])]
+        begin = first - len(before)
+        starts = [begin + word.start() for word in re.finditer(_WORD, before)][-3:]
         ends = [behind.start() + word.end() for word in re.finditer(_WORD, behind[0])]
-        readings = product(starts, reversed(ends))
-        place = next((one for one in readings if is_composite(text[slice(*one)], known)), None)
-        if place is not None:
-            places.append(place)
-    return places
+        different = [*re.findall(_NUMBER, numbers[0]), number[1]]
+        for start, end in product(starts, reversed(ends)):
+            beginning, ending = text[start:first], text[number.end(1) : end]
+            parts = (f"{beginning}{one}{ending}" for one in different)
+            if all(map(known, parts)) and is_composite(text[start:end], known):
+                places.append((start, end))
+                break
+    return sorted(places)
+
+
+def _find_conjunctions(text: str) -> Iterator[tuple[int, int]]:
+    """Where the frequent conjunctions begin and end. Plain searches: a pattern that tries every
+    space takes a quarter of the time in which a text is linked."""
+    text = text.replace("\n", " ")
+    for word in (" and ", " or ", "/"):
+        place = text.find(word)
+        while place >= 0:
+            yield place, place + len(word)
+            place = text.find(word, place + 1)
 
 
 def _bound(

@@ -179,6 +179,23 @@ def test_what_is_in_a_folder_is_the_same_whatever_run_made_it(tmp_path: Path) ->
     assert len({*digests}) == 3
 
 
+def test_an_export_is_known_by_its_identity(tmp_path: Path) -> None:
+    """The checksums of a table's own manifest change with its seconds; without an identity they
+    count."""
+    digests = []
+    for manifest in (
+        {"identity": "i", "checksums": {"table/manifest.json": "0"}},
+        {"identity": "i", "checksums": {"table/manifest.json": "1"}},
+        {"identity": "j", "checksums": {"table/manifest.json": "1"}},
+        {"checksums": {"table/manifest.json": "0"}},
+        {"checksums": {"table/manifest.json": "1"}},
+    ):
+        write_manifest(tmp_path, manifest)
+        digests.append(content_digest(tmp_path))
+    assert digests[0] == digests[1]
+    assert len({*digests}) == 4
+
+
 def test_a_manifest_of_another_program_counts_by_its_bytes(tmp_path: Path) -> None:
     digests = set()
     for text in ("[]", "[1]", "3"):

@@ -92,7 +92,7 @@ def test_words_that_share_a_part_before_or_behind_a_hyphen(
         ),
         ("a type 1, 2, or 3 diabetes mellitus.", ["type 1, 2, or 3 diabetes mellitus"]),
         ("factor V or VIII deficiency", ["factor V or VIII deficiency"]),
-        ("vitamin a nor b deficiency", ["vitamin a nor b deficiency"]),
+        ("vitamin a\nor b deficiency", ["vitamin a\nor b deficiency"]),
         ("coagulation factor V and X deficiency", ["coagulation factor V and X deficiency"]),
         ("type 1 and 4 diabetes", []),  # no name
         ("1 and 2 diabetes", []),  # nothing before
