@@ -45,6 +45,8 @@ class Finetune(SeedTraining):
     def name_task(self) -> SeedTraining:
         """The same with the task that --data and --name make. Raises InputError without a task, or
         with a task and a name."""
+        from datamodules.tasks.own import save_own_task, warn_of_changes
+
         if bool(self.task) == bool(self.name):
             raise InputError(
                 f"TASK={self.task} and --name {self.name}: expected one of the two"
@@ -57,10 +59,11 @@ class Finetune(SeedTraining):
                     f"--data-format {self.data_format}: is of one's own annotated texts, --data"
                     " with --name; a published task has a format of its own. Leave it out."
                 )
+            if self.files.data is None and self.task:
+                warn_of_changes(self.task)
             return self
         if self.files.data is None:
             raise InputError(f"--name {self.name}: expected --data, the files of one's own data")
-        from datamodules.tasks.own import save_own_task
         from datamodules.tasks.prepare import all_tasks
 
         reserved = list(all_tasks())

@@ -65,7 +65,8 @@ SECTIONS = {
 
 
 class Patience(EarlyStopping):
-    """Ends a training whose score on the selection split has not risen for `patience` epochs.
+    """Ends a training whose score on the selection split has not risen for `patience` epochs, once
+    it has left 0: a tagger of few documents finds nothing for long.
 
     It decides at the end of a validation, before the checkpoint is written: at the end of an epoch,
     Lightning's default, a run that resumes has no score to look at.
@@ -77,6 +78,12 @@ class Patience(EarlyStopping):
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """A run that was killed after it had ended trains no further."""
         trainer.should_stop = trainer.should_stop or self.wait_count >= self.patience
+
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Epochs at 0 are not counted."""
+        if float(self.best_score) <= 0:
+            self.wait_count = -1
+        super().on_validation_end(trainer, pl_module)
 
 
 class FinetuneCLI(CLI):
@@ -294,7 +301,8 @@ def train(cli: FinetuneCLI) -> dict[str, Any]:
     elif trainer.current_epoch < (trainer.max_epochs or 0):
         LOG.info(
             f"ended after {trainer.current_epoch} of {trainer.max_epochs} epochs: no higher score"
-            f" on {data.selected_on} for {cli.config.patience} epochs (patience in the YAML)"
+            f" on {data.selected_on} for {cli.config.patience} epochs (--args '--patience 20' waits"
+            " longer)"
         )
     best = WholeCheckpoints().load_checkpoint(best_file)
     cli.model.load_state_dict(best["state_dict"])

@@ -28,6 +28,7 @@ As an encoder, a fine-tuned model is its encoder with the fine-tuned weights. en
 
 from __future__ import annotations
 
+import logging
 import shutil
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -54,6 +55,8 @@ from datamodules.untrained import UNTRAINED, untrained_folder
 
 PLAIN = "models.encoders.TextEncoder"
 MASKED_LM = "models.probing.masked_lm"
+
+LOG = logging.getLogger(__name__)
 
 
 class NotTrained(InputError):
@@ -268,6 +271,9 @@ def _task_export(name: str) -> Path:
             )
     else:
         default = [run for run in runs if run.default]
+        if not default and len({run.digest for run in runs}) == 1:  # nothing else can be meant
+            default = runs
+            LOG.info(f"{name}: its only run, {task}/{label}@{runs[0].name}, of other settings")
         if not default:
             raise InputError(
                 f"{name}: no run with default settings; name one of {there}, or run `{command}`"

@@ -6,6 +6,7 @@ A command is a record: its fields are the options, its docstring is their help, 
 from __future__ import annotations
 
 import json
+import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -14,15 +15,18 @@ from typing import Any, Literal, NamedTuple
 
 from core.files import InputError, atomic_folder, atomic_write
 from core.outputs import Output, check_no_input
+from inference.ids import IdCounter
 from inference.options import InputFormat
 from inference.output_formats import format_records
-from kg.documents.brat import write_brat
+from kg.documents.brat import SETTINGS, is_written_settings, write_brat
 from kg.documents.conll import conll_lines
 from kg.documents.docbin import docbin_bytes
 from kg.documents.formats import annotated_documents, files_in
-from kg.documents.mentions import Document, Layout
+from kg.documents.mentions import ATTRIBUTES, Document, Layout
 from kg.documents.pubannotation import pubannotation
 from kg.documents.uima import write_xmi
+
+LOG = logging.getLogger(__name__)
 
 Target = Literal[
     "jsonl",
@@ -92,9 +96,36 @@ def record_of(document: Document) -> dict[str, Any]:
     return {"id": document.id, "text": document.text, "mentions": mentions}
 
 
-def write_records(records: Iterable[dict[str, Any]], output: Path, to: str) -> int:
-    """Write records in a format; returns how many. Some formats are folders."""
+#: formats without attributes, and without entities
+PLAIN = ("conll", "docbin", "xmi")
+WITHOUT_ENTITIES = ("conll",)
+REPEATED = "documents that have the id of an earlier document, kept under it"
+
+
+def count_lost(
+    records: Iterable[dict[str, Any]], to: str, lost: Counter[str]
+) -> Iterator[dict[str, Any]]:
+    """The records; `lost` counts what a format does not hold of them, and ids that come again."""
+    ids = IdCounter(str)
+    for record in records:
+        ids.add(str(record["id"]))
+        for mention in record["mentions"]:
+            if to in PLAIN:
+                lost["attributes of mentions"] += sum(bool(mention.get(a)) for a in ATTRIBUTES)
+            if to in WITHOUT_ENTITIES:
+                lost["entities of mentions"] += bool(mention.get("entity"))
+        yield record
+    lost[REPEATED] += ids.count().repeated
+
+
+def write_records(
+    records: Iterable[dict[str, Any]], output: Path, to: str, lost: Counter[str] | None = None
+) -> int:
+    """Write records in a format; returns how many. Some formats are folders. `lost` counts what the
+    format does not hold of these."""
     count = 0
+    lost = Counter() if lost is None else lost
+    records = count_lost(records, to, lost)
 
     def counting() -> Iterator[dict[str, Any]]:
         nonlocal count
@@ -104,16 +135,16 @@ def write_records(records: Iterable[dict[str, Any]], output: Path, to: str) -> i
 
     if to in FOLDERS:
         with atomic_folder(output) as folder:
-            return FOLDERS[to](records, folder)
+            return FOLDERS[to](records, folder, lost)
     if to == "docbin":
         with atomic_write(output, "wb") as binary:
-            binary.write(docbin_bytes(counting()))
+            binary.write(docbin_bytes(counting(), lost))
         return count
     with atomic_write(output) as handle:
         if to == "jsonl":
             handle.writelines(json.dumps(r, ensure_ascii=False) + "\n" for r in counting())
         elif to == "conll":
-            handle.writelines(conll_lines(record) for record in counting())
+            handle.writelines(conll_lines(record, lost) for record in counting())
         elif to == "pubannotation":
             json.dump([pubannotation(r) for r in counting()], handle, ensure_ascii=False, indent=1)
         else:
@@ -173,10 +204,15 @@ class Convert:
         roots = [self.input] if self.input.is_dir() else []
         layout = Layout(self.document, self.id_field, self.text_field)
         found = annotated_documents(files, self.format, left_out, roots, layout, self.encoding)
-        count = write_records(map(record_of, found), self.output, to)
+        lost = Counter[str]()
+        count = write_records(map(record_of, found), self.output, to, lost)
         print(f"{self.output}: {count:,} documents, {to}")
         if FORMATS[to].loses != "nothing":
             print(f"not held by {to}: {FORMATS[to].loses}")
+        if repeated := lost.pop(REPEATED, 0):
+            LOG.warning(f"{repeated:,} {REPEATED}")
+        for reason, number in (+lost).items():
+            print(f"not held by {to}, here: {number:,} {reason}")
         for reason, number in (+left_out).items():
             print(f"left out: {number:,} {reason}")
 
@@ -186,6 +222,8 @@ def check_folder_is_own(folder: Path, form: str) -> None:
     deleted with it: other files, and texts without their annotations."""
     for path in sorted(folder.rglob("*")):
         beside = {".txt": ".ann", ".ann": ".txt"}.get(path.suffix)
+        if form == "brat" and path == folder / SETTINGS and is_written_settings(path):
+            continue
         if form == "xmi":
             is_own = path.suffix in (".xmi", ".xml")
         else:

@@ -4,6 +4,7 @@ reads them here.
     D003924, MESH:D003924, mesh:D003924     an id, with the name of its vocabulary before it or
                                             without
     HP_0001250, hp:0001250, http://…/HP_0001250     other spellings of HP:0001250
+    KEPL:C001                               C001, as brat's files have it
     D001943|D010051, D001943;D010051, a, b, a+b     several ids: each names an entity of its own
     -, -1, NIL, None, null, CUI-less, Concept-less  no concept
     D001943                                 an alternative id: `alternatives` {id: [alternative id,
@@ -43,6 +44,7 @@ NO_CONCEPT = frozenset(
     }
 )
 SEPARATORS = re.compile(r"[|;,+]")
+OWN_IDS = "KEPL:"  #: before ids without a vocabulary's name, as brat's files have them
 CURIE = re.compile(r"(?:https?://\S*/)?([A-Za-z][A-Za-z0-9]*)[:_]\s*(\S+)")
 
 
@@ -126,6 +128,9 @@ class Ids:
     def entity(self, identifier: str) -> str | None:
         """The entity that one id means, or None."""
         identifier = identifier.strip()
+        if identifier in self.ids:
+            return identifier
+        identifier = identifier.removeprefix(OWN_IDS)
         if identifier in self.ids:
             return identifier
         return self._others.get(identifier) or self._spellings.get(_fold_id(identifier))

@@ -239,8 +239,9 @@ def build_gold(gold: Gold, graph: Path, made_of: dict[str, Any], folder: Path) -
             mentions.append(Mention(name, document.id, m.start, m.end, text, [text], own, m.type))
     if not mentions:
         raise InputError(
-            f"{gold.gold[0]}: no mention in these files has an entity (CoNLL holds none). Expected"
-            " ids of the graph; a tagger is trained and scored without them: kepl finetune --data"
+            f"{gold.gold[0]}: no mention in these files has an entity. CoNLL holds none;"
+            " PubAnnotation has it as an attribute Normalization, brat as an N line. A tagger is"
+            " trained and scored without entities: kepl finetune --data"
         )
     part_of = divide(gold, found) if gold.divided else dict.fromkeys(texts, SPLIT)
     splits: dict[str, list[Mention]] = {one: [] for one in dict.fromkeys(part_of.values())}

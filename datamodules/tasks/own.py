@@ -76,6 +76,7 @@ SPLIT_NAMES = {
     "test": {"test", "testing", "testset"},
 }
 TEST, DEV = 0.2, 0.1  #: shares of the documents where the data are not divided
+NESTED = 0.05  #: a slip of an annotator does not make another task of flat entities
 
 
 def own_task(name: str) -> Definition | None:
@@ -94,6 +95,20 @@ def own_task(name: str) -> Definition | None:
         files={},
         read=_no_files,
     )
+
+
+def warn_of_changes(name: str) -> None:
+    """Warn of files that one's own task was made of and that have changed since: it is trained as
+    it was read. Nothing for another task."""
+    inputs = read_manifest(own_folder(name)).get("inputs", {}) if own_task(name) else {}
+    changed = [
+        file for file, known in inputs.items() if Path(file).is_file() and sha256(file) != known
+    ]
+    if changed:
+        LOG.warning(
+            f"{name}: {len(changed):,} of its files have changed since it was made of them"
+            f" ({changed[0]}). To read them again: kepl finetune --data FOLDER --name {name}"
+        )
 
 
 def _no_files(paths: Sequence[Path], split: str, found: Counter[str]) -> list[Any]:
@@ -459,7 +474,14 @@ def language_of(examples: Sequence[Any]) -> str:
 
 
 def kind_of_entities(examples: Sequence[Tagged]) -> str:
-    """ner, or nested where more than one entity in a hundred overlaps another."""
+    """ner, or nested where more entities than a share of NESTED overlap another; which, and why, is
+    said."""
     total = sum(len(example.entities) for example in examples)
     over = sum(count_overlapping(example.entities) for example in examples)
-    return "nested" if over > total / 100 else "ner"
+    kind = "nested" if over > total * NESTED else "ner"
+    if over:
+        LOG.info(
+            f"{over:,} of {total:,} entities overlap another: {kind} (nested above {NESTED:.0%},"
+            " which is harder to learn; below, a tagger is trained on the longest of them)"
+        )
+    return kind

@@ -1,8 +1,9 @@
 """brat: a folder, or files NAME.txt with NAME.ann.
 
 Read are T lines (type and place), N lines (Reference T1 HP:0001166), A lines (Negated T1). Several
-places of one mention are taken from the first to the last character. Without an N line a type with
-a colon (CL:0000540, as CRAFT has it) is the entity.
+places of one mention are taken from the first to the last character; brat writes a mention over the
+end of a line so, which is no gap. Without an N line a type with a colon (CL:0000540, as CRAFT has
+it) is the entity.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import codecs
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +30,8 @@ from kg.documents.mentions import (
     counted_unless_used,
     make_document,
 )
+from kg.ids import OWN_IDS
 
-OWN_IDS = "KEPL:"  #: before ids without a vocabulary's name, which brat wants
 #: {first character of a line of brat: what is not read of it}
 NOT_READ = {
     "R": "relations of brat",
@@ -153,7 +155,8 @@ def _brat_mention(
             f"{where}: [{shape[2]}] covers {excerpt(covered)} in the text, the line says"
             f" {excerpt(columns[2])}. Offsets count characters of the text file."
         )
-    left_out[DISCONTINUOUS] += len(numbers) > 1
+    gaps = [text[before[1] : after[0]] for before, after in pairwise(numbers)]
+    left_out[DISCONTINUOUS] += any(gap.strip() for gap in gaps)
     return checked._replace(entity="", type=shape[1])
 
 
@@ -161,13 +164,20 @@ def _brat_mention(
 LINE_MARKS = re.compile("[\t\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 
 
+def brat_type(mention: dict[str, Any]) -> str:
+    """A mention's type, in the characters that brat allows."""
+    return re.sub(r"\W+", "_", str(mention.get("type") or "Entity")).strip("_") or "Entity"
+
+
 def brat_lines(record: dict[str, Any]) -> str:
     """The .ann file of a record."""
     text, rows, attributes = record["text"], [], 0
     for number, m in enumerate(record["mentions"], start=1):
-        kind = re.sub(r"\W+", "_", str(m.get("type") or "Entity")).strip("_") or "Entity"
-        surface = LINE_MARKS.sub(" ", text[m["start"] : m["end"]])
-        rows.append(f"T{number}\t{kind} {m['start']} {m['end']}\t{surface}")
+        kind = brat_type(m)
+        places = list_lines(text, m["start"], m["end"])
+        surface = " ".join(LINE_MARKS.sub(" ", text[slice(*place)]) for place in places)
+        spans = ";".join(f"{start} {end}" for start, end in places)
+        rows.append(f"T{number}\t{kind} {spans}\t{surface}")
         if m.get("entity"):
             entity = str(m["entity"])
             if len(entity.split()) != 1:
@@ -185,15 +195,51 @@ def brat_lines(record: dict[str, Any]) -> str:
     return "".join(f"{row}\n" for row in rows)
 
 
+def list_lines(text: str, start: int, end: int) -> list[tuple[int, int]]:
+    """The places of a mention's lines without the blanks around each: brat shows no mention over
+    the end of a line, but one of several places."""
+    pieces = re.finditer(r"[^\r\n]+", text[start:end])
+    lines_ = [piece for piece in pieces if piece[0].strip()]
+    if len(lines_) < 2:
+        return [(start, end)]
+    places = []
+    for piece in lines_:
+        first = start + piece.start() + len(piece[0]) - len(piece[0].lstrip())
+        places.append((first, first + len(piece[0].strip())))
+    return [(start, places[0][1]), *places[1:-1], (places[-1][0], end)]
+
+
+SETTINGS = "annotation.conf"  #: of brat: which types there are
+#: files of brat's settings, which hold no texts
+SETTINGS_FILES = frozenset((SETTINGS, "visual.conf", "tools.conf", "kb_shortcuts.conf"))
+
+
+def format_settings(kinds: Iterable[str]) -> str:
+    """annotation.conf for types of entities, with the attributes that are written."""
+    attributes = [f"{name.capitalize()}\tArg:<ENTITY>" for name in ATTRIBUTES]
+    sections = {"entities": sorted(kinds), "relations": [], "events": [], "attributes": attributes}
+    parts = ["".join(f"{line}\n" for line in (f"[{name}]", *own)) for name, own in sections.items()]
+    return "\n".join(parts)
+
+
+def is_written_settings(file: Path) -> bool:
+    """Whether an annotation.conf is as :func:`write_brat` writes it: nobody has changed it."""
+    content = file.read_text(encoding="utf-8", errors="replace")
+    kinds = content.partition("[relations]")[0].split("\n")[1:-2]
+    return content == format_settings(kinds)
+
+
 LONGEST_NAME = 200  #: bytes of a file's name without its ending
 
 
 def name_places(
-    records: Iterable[dict[str, Any]], folder: Path
+    records: Iterable[dict[str, Any]], folder: Path, lost: Counter[str]
 ) -> Iterator[tuple[Path, dict[str, Any]]]:
     """(where in `folder` a record's files are, without an ending; the record); its id names them.
-    Raises InputError for two ids with one name of a file, and for one that is too long."""
+    `lost` counts the ids that become others. Raises InputError for two ids with one name of a file,
+    and for one that is too long."""
     names = dict[str, str]()
+    changed: list[str] = []
     for record in records:
         own_id = str(record["id"])
         name = re.sub(r"[^\w.@/-]+", "-", own_id).strip("/")
@@ -213,17 +259,24 @@ def name_places(
                 " they name the files."
             )
         names[name] = own_id
+        if name != own_id:
+            changed.append(f"{own_id} as {name}")
         place = folder / name
         place.parent.mkdir(parents=True, exist_ok=True)
         yield place, record
+    if changed:
+        lost[f"ids, written as names of files have them ({changed[0]:.120})"] += len(changed)
 
 
-def write_brat(records: Iterable[dict[str, Any]], folder: Path) -> int:
-    """Write NAME.txt and NAME.ann of each record into `folder`; returns how many. Raises InputError
-    as :func:`name_places`."""
+def write_brat(records: Iterable[dict[str, Any]], folder: Path, lost: Counter[str]) -> int:
+    """Write NAME.txt and NAME.ann of each record into `folder`, and annotation.conf; returns how
+    many. `lost` counts as, and InputError is raised as by :func:`name_places`."""
     count = 0
-    for place, record in name_places(records, folder):
+    kinds = set[str]()
+    for place, record in name_places(records, folder, lost):
+        kinds |= {brat_type(mention) for mention in record["mentions"]}
         place.with_name(f"{place.name}.txt").write_text(record["text"], newline="")
         place.with_name(f"{place.name}.ann").write_text(brat_lines(record), newline="")
         count += 1
+    (folder / SETTINGS).write_text(format_settings(kinds), encoding="utf-8")
     return count

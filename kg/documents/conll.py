@@ -185,8 +185,13 @@ def _join_sentences(sentences: list[list[tuple[str, str]]]) -> tuple[str, list[M
     return text, mentions
 
 
-def conll_lines(record: dict[str, Any]) -> str:
-    """A record as CoNLL: words and signs with BIO tags; of overlapping mentions the longest."""
+OVERLAPPING = "mentions that overlap a longer one"
+PARTED = "mentions over a line end, which become several"
+
+
+def conll_lines(record: dict[str, Any], lost: Counter[str]) -> str:
+    """A record as CoNLL: words and signs with BIO tags; of overlapping mentions the longest. `lost`
+    counts the others, and those that a line end parts."""
     text = record["text"]
     longest = sorted(record["mentions"], key=lambda m: (m["start"] - m["end"], m["start"]))
     tags: dict[int, str] = {}  # character: tag of the token that begins there
@@ -197,6 +202,9 @@ def conll_lines(record: dict[str, Any]) -> str:
             taken |= set(place)
             kind = str(m.get("type") or UNTYPED)
             tags |= {at: f"{'B' if at == m['start'] else 'I'}-{kind}" for at in place}
+            lost[PARTED] += "\n" in text[m["start"] : m["end"]]
+        else:
+            lost[OVERLAPPING] += 1
     rows = [f"# id = {LINE_MARKS.sub(' ', str(record['id']))}"]
     last = 0
     for match in re.finditer(r"\w+|[^\w\s]", text):

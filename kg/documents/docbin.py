@@ -42,8 +42,14 @@ def docbin_documents(
         yield make_document(name, doc.text, found, f"{path}: document {number}", left_out)
 
 
-def docbin_bytes(records: Iterable[dict[str, Any]]) -> bytes:
-    """Records as a DocBin; of overlapping mentions the longest, widened to whole tokens."""
+OVERLAPPING = "mentions that overlap a longer one"
+NO_TOKEN = "mentions that no token has a part of"
+WIDENED = "places inside a token, widened to the whole of it"
+
+
+def docbin_bytes(records: Iterable[dict[str, Any]], lost: Counter[str]) -> bytes:
+    """Records as a DocBin; of overlapping mentions the longest, widened to whole tokens, which
+    `lost` counts."""
     import spacy
     from spacy.tokens import DocBin
     from spacy.util import filter_spans
@@ -52,17 +58,22 @@ def docbin_bytes(records: Iterable[dict[str, Any]]) -> bytes:
     for record in records:
         doc = nlp(record["text"])
         doc.user_data["id"] = str(record["id"])
-        spans = [
-            doc.char_span(
+        spans = []
+        for m in record["mentions"]:
+            span = doc.char_span(
                 m["start"],
                 m["end"],
                 label=str(m.get("type") or "ENTITY"),
                 kb_id=str(m.get("entity") or ""),
                 alignment_mode="expand",
             )
-            for m in record["mentions"]
-        ]
-        doc.ents = filter_spans([span for span in spans if span is not None])
+            if span is None:
+                lost[NO_TOKEN] += 1
+                continue
+            lost[WIDENED] += (span.start_char, span.end_char) != (m["start"], m["end"])
+            spans.append(span)
+        doc.ents = filter_spans(spans)
+        lost[OVERLAPPING] += len(spans) - len(doc.ents)
         made.add(doc)
     content: bytes = made.to_bytes()
     return content

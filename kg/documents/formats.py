@@ -26,7 +26,7 @@ from core.outputs import MANIFEST
 from core.reading import Span, check_encoding, lines, open_bytes, open_input, unpacked_name
 from kg.build.rows import begins_with_array
 from kg.documents.bioc import bioc_documents, biocjson_documents
-from kg.documents.brat import brat_documents
+from kg.documents.brat import SETTINGS_FILES, brat_documents
 from kg.documents.conll import conll_documents
 from kg.documents.docbin import docbin_documents
 from kg.documents.jsonlines import FORMAT_OPTION, json_array_documents, json_documents
@@ -258,6 +258,8 @@ def files_below(folder: Path, left_out: Counter[str]) -> list[Path]:
                 continue
             if name.endswith(".ann") and name.removesuffix(".ann") in texts:
                 left_out[BESIDE] += 1  # read with its text where the format is brat
+                continue
+            if name in SETTINGS_FILES:
                 continue
             if not file.is_file():
                 left_out[NO_FILES] += 1

@@ -27,6 +27,13 @@ from kg.documents.mentions import (
     make_document,
 )
 
+#: {key of a document: what is not read of it}
+NOT_READ = {
+    "relations": "relations of PubAnnotation",
+    "modifications": "modifications of PubAnnotation",
+    "tracks": "further tracks of annotations (PubAnnotation)",
+}
+
 
 def pubannotation_documents(
     path: Source,
@@ -39,6 +46,7 @@ def pubannotation_documents(
     left_out = Counter() if left_out is None else left_out
     records = [record for _, record in json_records(Path(path), encoding)]
     stem = layout.name_file(Path(path))
+    sources = Counter(str(record.get("sourceid")) for record in records)
     for number, record in enumerate(records, start=1):
         where = f"{path}: document {number}"
         if not isinstance(record.get("text"), str):
@@ -51,6 +59,8 @@ def pubannotation_documents(
                 ids[subject] = str(a.get("obj"))
             else:
                 said.setdefault(subject, {})[predicate] = a.get("obj")
+        for key, reason in NOT_READ.items():
+            left_out[reason] += len(_list_objects(record, key, where))
         found = []
         noted = set[str]()
         for note in _list_objects(record, "denotations", where):
@@ -74,6 +84,8 @@ def pubannotation_documents(
                 own = attributes_of(said.get(str(note.get("id")), {}))
                 found.append(checked._replace(entity=entity, type=kind, attributes=own))
         source = record.get("sourceid") or record.get("id")
+        if record.get("divid") is not None and sources[str(record.get("sourceid"))] > 1:
+            source = f"{source}/{record['divid']}"  # divisions of one article
         name = str(source or (stem if len(records) == 1 else f"{stem}:{number}"))
         yield make_document(name, text, found, where, left_out)
 

@@ -137,12 +137,12 @@ def _mention(where: str, attributes: dict[str, str], text: str, places: dict[int
     return checked._replace(entity=said("identifier", ""), type=said("value", ""))
 
 
-def write_xmi(records: Iterable[dict[str, Any]], folder: Path) -> int:
+def write_xmi(records: Iterable[dict[str, Any]], folder: Path, lost: Counter[str]) -> int:
     """Write NAME.xmi of each record into `folder`, names as ids, and the types; returns how many.
-    Raises InputError for two ids with one name of a file."""
+    `lost` counts ids that become others. Raises InputError for two ids with one name of a file."""
     (folder / TYPES).write_text(_type_system(), encoding="utf-8")
     count = 0
-    for place, record in name_places(records, folder):
+    for place, record in name_places(records, folder, lost):
         content = "".join(_elements(record))
         place.with_name(f"{place.name}.xmi").write_text(content, encoding="utf-8", newline="")
         count += 1

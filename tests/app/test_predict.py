@@ -65,11 +65,9 @@ def test_the_written_file_scores_what_fine_tuning_reported(
         )
         == 0
     )
-    name = model.partition("@")[0]  # LR= was given, so there is no run with default settings
-    assert (
-        main(["predict", "--model", name, "--text", "x"]) == 2
-        and "no run with default settings" in capsys.readouterr().err
-    )
+    name = model.partition("@")[0]  # LR= was given; no other run can be meant
+    assert main(["predict", "--model", name, "--text", "x"]) == 0
+    assert f"its only run, {model}" in capsys.readouterr().err
 
 
 def test_a_tagger_detects_for_a_chain(

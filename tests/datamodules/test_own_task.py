@@ -15,7 +15,7 @@ from benchmarks.commands import Finetune
 from core.files import InputError
 from datamodules.options import Files
 from datamodules.tasks import load_task
-from datamodules.tasks.own import save_own_task
+from datamodules.tasks.own import save_own_task, warn_of_changes
 from datamodules.tasks.prepare import all_tasks
 from experiments.names import is_task
 from inference.convert import write_records
@@ -207,6 +207,37 @@ def test_nested_entities(tmp_path: Path) -> None:
         record["mentions"].append(record["mentions"][0] | {"start": 15, "type": "Phrase"})
     write_records(records, tmp_path / "d.jsonl", "jsonl")
     assert save(tmp_path / "d.jsonl").kind == "nested"
+
+
+def test_a_slip_of_an_annotator_makes_no_nested_task(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    records = notes(30)
+    for record in records[:1]:
+        record["mentions"].append(record["mentions"][0] | {"start": 15, "type": "Phrase"})
+    write_records(records, tmp_path / "d.jsonl", "jsonl")
+    with caplog.at_level("INFO"):
+        assert save(tmp_path / "d.jsonl").kind == "ner"
+    assert "entities overlap another: ner (nested above 5%" in caplog.text
+
+
+def test_a_task_whose_files_have_changed_is_trained_as_it_was_read(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "d.jsonl"
+    write_records(notes(6), file, "jsonl")
+    save(file)
+    warn_of_changes("mine")
+    warn_of_changes("NCBI")
+    Finetune(task="mine").name_task()
+    assert "have changed" not in caplog.text
+    write_records(notes(7), file, "jsonl")
+    Finetune(task="mine").name_task()
+    assert f"mine: 1 of its files have changed since it was made of them ({file}" in caplog.text
+    file.unlink()  # nothing to read again
+    caplog.clear()
+    warn_of_changes("mine")
+    assert not caplog.text
 
 
 @pytest.mark.parametrize("name", ["NCBI", "ncbi", "cMedQANER", "a b", "../x", ""])

@@ -9,11 +9,13 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import mlflow
 import numpy as np
 import pytest
+import torch
 import yaml
 from safetensors.torch import load_file
 
@@ -21,7 +23,7 @@ from core.arrays import load_arrays
 from core.json_files import read_json, write_json
 from core.reading import sha256
 from datamodules.tasks import load_task
-from experiments.finetune import FinetuneCLI, train
+from experiments.finetune import FinetuneCLI, Patience, train
 from experiments.run import build_cli
 from models.metrics import score
 from tests.fakes import bert, tasks
@@ -328,3 +330,34 @@ def test_the_scored_split_is_evaluated_once_after_selection(
     assert (
         results[0]["epoch"] == results[1]["epoch"] and results[0]["select"] == results[1]["select"]
     )
+
+
+@pytest.mark.parametrize(
+    ("scores", "patience", "ends"),
+    [
+        ([0, 0, 0, 0, 0.2, 0.1, 0.1, 0.3], 2, 7),  # epochs at 0 are not counted
+        ([0, 0, 0, 0.2, 0.1, 0, 0.5], 2, 6),
+        ([0, 0, 0, 0], 1, None),
+        ([0.1, 0.1, 0.1], 2, 3),
+    ],
+)
+def test_patience_is_counted_once_the_score_has_left_0(
+    scores: list[float], patience: int, ends: int | None
+) -> None:
+    trainer: Any = SimpleNamespace(
+        state=SimpleNamespace(fn="fit"),
+        sanity_checking=False,
+        fast_dev_run=False,
+        should_stop=False,
+        current_epoch=0,
+        world_size=1,
+        strategy=SimpleNamespace(reduce_boolean_decision=lambda stop, all: stop),
+    )
+    ending = Patience(patience)
+    stopped = None
+    for epoch, value in enumerate(scores, start=1):
+        trainer.callback_metrics = {"val/score": torch.tensor(float(value))}
+        ending.on_validation_end(trainer, None)  # type: ignore[arg-type]
+        if trainer.should_stop and stopped is None:
+            stopped = epoch
+    assert stopped == ends

@@ -169,11 +169,17 @@ def test_variants_stems_and_checkpoints_have_folders_of_their_own(runs: Path) ->
         export = fine_tuned(runs, f"{folder}/ffff")
         assert find_finetuned(name).folder == export
     only = fine_tuned(runs, "GAD/minilm/ffff", request={"args": "--x 1"})
+    fine_tuned(runs, "GAD/minilm/ffff", 1, request={"args": "--x 1"})
+    # the only settings that there are, of the lowest seed
+    assert find_finetuned("GAD/minilm").folder == only
+    fine_tuned(runs, "GAD/minilm/eeee", request={"args": "--x 2"})
     with pytest.raises(
-        InputError, match="no run with default settings; name one of GAD/minilm@ffff-seed0, or run"
+        InputError, match="no run with default settings; name one of GAD/minilm@eeee-seed0, .*, or"
     ):
         find_finetuned("GAD/minilm")
     assert find_finetuned("GAD/minilm@ffff-seed0").folder == only
+    default = fine_tuned(runs, "GAD/minilm/dddd")
+    assert find_finetuned("GAD/minilm").folder == default
 
 
 @pytest.mark.parametrize(

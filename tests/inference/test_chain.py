@@ -551,10 +551,6 @@ def test_what_finds_no_mentions_is_no_detector(
     place = runs / "finetune" / "NCBI" / "fake" / "abcd"
     place.mkdir(parents=True)
     (place / "seed0").symlink_to(trained("ner").folder)
-    with pytest.raises(
-        InputError, match="no run with default settings; name one of NCBI/fake@abcd-seed0"
-    ):
-        Pipeline(diseases, "NCBI/fake + dictionary")
     assert list(Pipeline(diseases, "NCBI/fake@abcd-seed0").identities) == ["NCBI/fake@abcd-seed0"]
 
 

@@ -136,3 +136,10 @@ def test_a_manifest_that_is_broken_is_one_error() -> None:
     one.manifest["alternatives"] = {"A1": "A9"}
     with pytest.raises(InputError, match="alternatives"):
         Ids.from_graph(one)
+
+
+def test_an_id_as_files_of_brat_have_it() -> None:
+    ids = Ids(["C001", "KEPL:7", "7"])
+    assert ids.entity("KEPL:C001") == "C001"
+    assert ids.entity("KEPL:7") == "KEPL:7"  # an id that is so is itself
+    assert ids.entity("KEPL:c001") == "C001" and ids.entity("KEPL:C002") is None
