@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from kg.graph import KnowledgeGraph
+from kg.ids import Ids
 
 MOST = 30  # neighbours, and names of a language, that are returned
 #: Prefixes of ids that bioregistry.io leads to the source of: ours -> its own
@@ -58,6 +59,7 @@ class Entities:
         self.graph = graph
         self.ids: list[str] = graph.ids.to_pylist()
         self.row = {entity: row for row, entity in enumerate(self.ids)}
+        self.spellings = Ids.from_graph(graph)
         self.names = _Rows(graph.index_of(graph.names["id"]), len(self.ids))
         self.definitions = _Rows(graph.index_of(graph.definitions["id"]), len(self.ids))
         same = graph.equivalences
@@ -74,10 +76,10 @@ class Entities:
     def about(self, entity: str) -> dict[str, Any] | None:
         """Names (MOST of a language at most), definition, source, equivalent ids, neighbours (MOST
         at most) of an entity; None when the graph has none of this id."""
-        row = self.row.get(entity)
-        if row is None:
+        one = self.spellings.entity(entity)
+        if one is None:
             return None
-        graph = self.graph
+        entity, row, graph = one, self.row[one], self.graph
         definition = self.definitions.positions(row)
         neighbours = [self._neighbour(i, 2, "out") for i in self.out.positions(row)[:MOST]]
         neighbours += [

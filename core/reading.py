@@ -216,7 +216,8 @@ def lines_of(
     except UnicodeError as error:
         reason = getattr(error, "reason", error)
         raise InputError(
-            f"{name}:{number}: not {encoding} text ({reason}). Convert the file to UTF-8."
+            f"{name}:{number}: not {encoding} text ({reason}). Convert the file to UTF-8,"
+            " or name its encoding where the command has --encoding (cp1252 of Windows)."
         ) from error
     except (EOFError, zlib.error, lzma.LZMAError, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
@@ -279,7 +280,8 @@ def decode(raw: bytes, name: str, encoding: str = "utf-8") -> str:
         number = raw[: getattr(error, "start", 0)].count(b"\n") + 1
         reason = getattr(error, "reason", error)
         raise InputError(
-            f"{name}:{number}: not {encoding} text ({reason}). Convert the file to UTF-8."
+            f"{name}:{number}: not {encoding} text ({reason}). Convert the file to UTF-8,"
+            " or name its encoding where the command has --encoding (cp1252 of Windows)."
         ) from error
 
 

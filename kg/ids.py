@@ -116,13 +116,13 @@ class Ids:
 
     @cached_property
     def _spellings(self) -> dict[str, str]:
-        """{id as :func:`_fold_id` makes it: entity}, ids before alternatives; made when an id is
+        """{id as :func:`fold_id` makes it: entity}, ids before alternatives; made when an id is
         not found as it is written."""
         found: dict[str, str] = {}
         for entity in self.ids:
-            found.setdefault(_fold_id(entity), entity)
+            found.setdefault(fold_id(entity), entity)
         for other, entity in self._others.items():
-            found.setdefault(_fold_id(other), entity)
+            found.setdefault(fold_id(other), entity)
         return found
 
     def entity(self, identifier: str) -> str | None:
@@ -133,7 +133,7 @@ class Ids:
         identifier = identifier.removeprefix(OWN_IDS)
         if identifier in self.ids:
             return identifier
-        return self._others.get(identifier) or self._spellings.get(_fold_id(identifier))
+        return self._others.get(identifier) or self._spellings.get(fold_id(identifier))
 
     def resolve(self, identifiers: str) -> Resolved:
         """The entities that a field of ids means."""
@@ -148,7 +148,7 @@ class Ids:
         return Resolved(list(entities), unknown)
 
 
-def _fold_id(identifier: str) -> str:
+def fold_id(identifier: str) -> str:
     """An id in one spelling: without a vocabulary that may be left out, else VOCABULARY:number; in
     one case."""
     match = CURIE.fullmatch(identifier.strip())

@@ -319,11 +319,12 @@ def result_of(
     errors = Counter(
         error_of(place, found[document]) for document in data.texts for place in known[document]
     )
-    alone = sum(
-        not any(p.start < g.end and g.start < p.end for g in gold[d])
-        for d in data.texts
-        for p in found[d]
-    )
+    alone = unnamed = 0
+    for document in data.texts:
+        for place in found[document]:
+            there = [g for g in gold[document] if place.start < g.end and g.start < place.end]
+            alone += not there
+            unnamed += bool(there) and not any(g.concepts for g in there)
     protocol = {
         "task": data.task,
         "split": data.split,
@@ -354,7 +355,12 @@ def result_of(
             "mentions": str(protocol["mentions_digest"]),
             "dictionary": str(protocol["dictionary"]),
         },
-        details=details | {"errors": dict(errors.most_common()), "no mention is there": alone},
+        details=details
+        | {
+            "errors": dict(errors.most_common()),
+            "no mention is there": alone,
+            "a mention without a concept is there": unnamed,
+        },
     )
 
 
@@ -461,6 +467,8 @@ def format_chain_score(result: Result) -> str:
     told = ", ".join(f"{what} {count:,}" for what, count in result.details["errors"].items())
     lines.append(f"gold mentions: {told}")
     lines.append(f"found where no mention is: {result.details['no mention is there']:,}")
+    if unnamed := result.details.get("a mention without a concept is there"):
+        lines.append(f"found where a mention without a concept is: {unnamed:,}")
     lines += [
         (
             f"{result.details['texts_a_second']:g} texts a second, after"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +14,9 @@ from core.reading import excerpt
 from kg.build.rows import Problems
 from kg.build.sources.umls import LANGUAGES as ISO_LANGUAGES
 from kg.graph import KINDS, KnowledgeGraph
+from kg.ids import fold_id
+
+LOG = logging.getLogger(__name__)
 
 #: codes of languages by their other codes and words
 LANGUAGES = ISO_LANGUAGES | {
@@ -21,6 +25,15 @@ LANGUAGES = ISO_LANGUAGES | {
     "CHINESE": "zh",
     "FRA": "fr",
     "DEU": "de",
+    "FRENCH": "fr",
+    "GERMAN": "de",
+    "SPANISH": "es",
+    "ITALIAN": "it",
+    "PORTUGUESE": "pt",
+    "DUTCH": "nl",
+    "JAPANESE": "ja",
+    "KOREAN": "ko",
+    "RUSSIAN": "ru",
     "中文": "zh",
     "英文": "en",
 }
@@ -54,6 +67,32 @@ def parse_language(value: str) -> str | None:
             return None
         value = tag[1]
     return LANGUAGES.get(value.upper(), value.lower())
+
+
+def warn_of_similar_ids(entities: Iterable[str]) -> None:
+    """Warn of ids that are one but for case, blanks or the mark after their vocabulary: everything
+    that looks up such an id finds the first of them."""
+    first: dict[str, str] = {}
+    similar = []
+    for entity in entities:
+        other = first.setdefault(fold_id(entity), entity)
+        if other != entity:
+            similar.append(f"{other!r} and {entity!r}")
+    if similar:
+        LOG.warning(
+            f"{len(similar):,} entities have the id of another but for case, blanks or marks"
+            f" ({similar[0]:.200}). Give one entity one id."
+        )
+
+
+def warn_of_bars(names: Iterable[str]) -> None:
+    """Warn of names that look like several with a bar between them."""
+    barred = [name for name in names if "|" in name.strip("|")]
+    if barred:
+        LOG.warning(
+            f"{len(barred):,} names have a | inside ({barred[0]!r:.80}). Where it parts names, no"
+            " text has such a name: give the column to --synonyms, or a row to each name."
+        )
 
 
 @dataclass
@@ -168,8 +207,11 @@ class Draft:
         self.rows["triples"] = renamed
 
     def graph(self, manifest: dict[str, Any]) -> KnowledgeGraph:
-        """The graph of the rows. Raises InputError where something was wrong."""
+        """The graph of the rows; what looks like a slip is said. Raises InputError where something
+        was wrong."""
         self.problems.check()
+        warn_of_similar_ids(self.entities)
+        warn_of_bars(name for _, name, *_ in self.rows["names"])
         entities = [(entity, *rest) for entity, rest in self.entities.items()]
         others = {entity: list(ids) for entity, ids in self.alternatives.items()}
         alternatives = {"alternatives": others} if others else {}

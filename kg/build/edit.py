@@ -15,10 +15,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from core.choices import list_known
 from core.files import InputError
 from core.outputs import check_no_input
 from core.reading import excerpt, lines, sha256
-from kg.build.draft import NO_NAMES, parse_language
+from kg.build.draft import NO_NAMES, parse_kind, parse_language, split_names, warn_of_bars
 from kg.build.lookup import search_key
 from kg.build.rows import Form, Problems, parse_delimiter, read_rows
 from kg.graph import GRAPH, KINDS, KnowledgeGraph, fingerprint
@@ -35,6 +36,7 @@ def add_names(
     out: Path,
     language: str = "en",
     delimiter: str = "",
+    separator: str = "",
     fresh: bool = False,
 ) -> str:
     """Add names to the entities of a graph.
@@ -47,6 +49,7 @@ def add_names(
         language: Language of names that say none.
         delimiter: What parts fields: a character, or tab, comma, semicolon, pipe. Default: what the
             heading has.
+        separator: What parts several names in a field. Default: nothing.
         fresh: Build again even if the same graph is there.
 
     Examples:
@@ -55,13 +58,13 @@ def add_names(
     check_no_input(out, [graph, names])
     recipe = {
         "reader": "kg.edit",
-        "options": {"language": language},
+        "options": {"language": language, "separator": separator},
         "inputs": [fingerprint(graph), sha256(names)],
     }
     if not GRAPH.is_kept(out, recipe, fresh):
         found, counts = KnowledgeGraph.load(graph), Counter[str]()
         form = Form(delimiter=parse_delimiter(delimiter))
-        rows = _read_new_names(found, names, form, language, counts)
+        rows = _read_new_names(found, names, form, (language, separator), counts)
         if not rows:
             raise InputError(
                 f"{names}: no name that is new to the graph in the rows below its heading, which"
@@ -76,10 +79,12 @@ READ = frozenset(("id", "name", "kind", "language"))  #: columns of a table of n
 
 
 def _read_new_names(
-    graph: KnowledgeGraph, names: Path, form: Form, language: str, counts: Counter[str]
+    graph: KnowledgeGraph, names: Path, form: Form, usual: tuple[str, str], counts: Counter[str]
 ) -> list[tuple[str, ...]]:
-    """Rows of the names in a table that their entity has not; the others are counted. Raises
-    InputError for rows that are wrong."""
+    """Rows of the names in a table that their entity has not; the others are counted. usual: the
+    language of names that say none, and what parts the names of a field. Raises InputError for rows
+    that are wrong."""
+    language, separator = usual
     ids, known = Ids.from_graph(graph), _names_by_entity(graph)
     rows: list[tuple[str, ...]] = []
     problems = Problems()
@@ -93,25 +98,31 @@ def _read_new_names(
                 f" {', '.join(row)}. The first line of a table is its heading."
             )
         entity = ids.entity(values.get("id", ""))
-        name, kind = values.get("name", ""), values.get("kind", "") or "synonym"
-        if entity is None or not name:
+        given = values.get("kind", "")
+        kind, spoken = parse_kind(given), parse_language(values.get("language", "") or language)
+        added = split_names(values.get("name", ""), separator)
+        if entity is None or not added:
             wanted = "a name" if entity is not None else "an id of the graph"
             problems.add(f"{where}: expected {wanted} under id and name, got {excerpt(row)}")
-        elif kind not in KINDS:
-            problems.add(f"{where}: kind {kind!r}; expected one of {', '.join(KINDS)}")
-        elif name in known[entity]:
-            counts[KNOWN] += 1
-        elif name in NO_NAMES:
-            counts[f"fields of name that say there is no name ({name})"] += 1
+        elif kind is None:
+            problems.add(f"{where}: no kind of name {given!r}; {list_known(given, KINDS)}")
+        elif spoken is None:
+            problems.add(
+                f"{where}: language {values['language']!r}; expected a code, such as en"
+                if values.get("language")
+                else f"--language {language!r}: expected a code, such as en"
+            )
         else:
-            given = values.get("language", "") or language
-            spoken = parse_language(given)
-            if spoken is None:
-                problems.add(f"{where}: language {given!r}; expected a code, such as en")
-                continue
-            known[entity].add(name)
-            rows.append((entity, name, kind, spoken, OWN))
+            for name in added:
+                if name in known[entity]:
+                    counts[KNOWN] += 1
+                elif name in NO_NAMES:
+                    counts[f"fields of name that say there is no name ({name})"] += 1
+                else:
+                    known[entity].add(name)
+                    rows.append((entity, name, kind, spoken, OWN))
     problems.check()
+    warn_of_bars(name for _, name, *_ in rows)
     if unread:
         counts[f"columns that are not read ({', '.join(unread):.200})"] = len(unread)
     return rows

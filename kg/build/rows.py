@@ -279,6 +279,19 @@ def _sheet(path: Path, form: Form) -> list[list[str]]:
     return [["" if cell is None else str(cell) for cell in row] for row in cells.values.tolist()]
 
 
+def tell_sheets(path: Path, form: Form) -> str:
+    """Which sheet of a workbook is read, and which others there are; empty for another file."""
+    if form_of(path) != WORKBOOK:
+        return ""
+    import openpyxl
+
+    names = openpyxl.load_workbook(path, read_only=True).sheetnames
+    others = ", ".join(name for name in names if name != (form.sheet or names[0]))
+    if not others:
+        return ""
+    return f" Read is the sheet {form.sheet or names[0]!r}; --sheet takes another: {others}."
+
+
 def sheet_rows(path: Path, form: Form) -> Iterator[Row]:
     """(path:line, {column: field}) of a sheet of a workbook, under its heading."""
     columns = form.columns

@@ -189,7 +189,10 @@ def test_every_text_of_a_split_is_scored(
         protocol[k] for k in ("documents", "documents_without_gold", "gold", "gold_without_concept")
     ] == [3, 1, 2, 1]
     assert result.details["no mention is there"] == 3 and result.details["errors"] == {"right": 2}
+    # right, where no mention is, and this: all of the six that were found
+    assert result.details["a mention without a concept is there"] == 1
     said = format_chain_score(result)
+    assert "found where a mention without a concept is: 1\n" in said
     assert (
         "3 texts, 1 of them without a gold mention; 2 gold mentions, 1 more without a concept"
         in said

@@ -50,7 +50,10 @@ def test_names_are_added(graph: Path, tmp_path: Path) -> None:
     [
         ("id,name\nHP:9,x\nHP:1,\n", "names.csv:2: expected an id of the graph"),
         ("id,name\nHP:9,x\nHP:1,\n", "names.csv:3: expected a name"),
-        ("id,name,kind\nHP:1,x,nick\n", "names.csv:2: kind 'nick'; expected one of preferred"),
+        (
+            "id,name,kind\nHP:1,x,nick\n",
+            "names.csv:2: no kind of name 'nick'; choose from: preferred",
+        ),
         ("id,name,language\nHP:1,x,?\n", "language '?'; expected a code"),
         ("id,name\nHP:1,fit\n", "no name that is new"),
     ],
@@ -61,6 +64,21 @@ def test_wrong_names(graph: Path, tmp_path: Path, content: str, message: str) ->
     with pytest.raises(InputError, match=re.escape(message)):
         add_names(graph, table, tmp_path / "new")
     assert not (tmp_path / "new").exists()
+
+
+def test_several_names_in_a_field(
+    graph: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without a separator a name is kept as it is, which is said."""
+    table = tmp_path / "names.csv"
+    table.write_text("id,name,kind\nHP:2,podagra| toe gout |n/a,Exact\n")
+    told = add_names(graph, table, tmp_path / "new", separator="|")
+    assert "2 names added" in told and "no name (n/a)" in told
+    added = [(name, kind) for _, name, kind, *_ in names_of(tmp_path / "new")]
+    assert added == [("podagra", "exact"), ("toe gout", "exact")]
+    assert "have a | inside" not in caplog.text
+    add_names(graph, table, tmp_path / "one")
+    assert "1 names have a | inside ('podagra| toe gout |n/a')" in caplog.text
 
 
 def test_names_are_stopped(graph: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -215,6 +215,10 @@ def test_a_workbook(tmp_path: Path) -> None:
     assert graph.manifest["left_out"] == {
         "entities whose name says that there is none (NA)": 1,
     }
+    with pytest.raises(
+        InputError, match=r"Read is the sheet 'first'; --sheet takes another: codes"
+    ):
+        read_tables(tmp_path / "codes.xlsx", columns=["id=code"])
     with pytest.raises(InputError, match="no sheet 'x'; choose from: first, codes"):
         read_tables(tmp_path / "codes.xlsx", sheet="x")
     (tmp_path / "codes.xlsx").write_text("id,name\n")

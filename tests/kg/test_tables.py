@@ -385,3 +385,22 @@ def test_a_column_that_is_not_read_is_an_error(
 def test_a_type_that_says_there_is_none_is_empty(tmp_path: Path) -> None:
     (tmp_path / "e.csv").write_text("id,name,type\nD1,gout,N/A\nD2,ataxia,sign\n")
     assert read_tables(tmp_path / "e.csv").entities["type"].to_pylist() == ["", "sign"]
+
+
+def test_ids_that_are_one_but_for_case_are_said(tmp_path, caplog):
+    rows = (
+        "id,name,type\nC001,gout,x\nc001 ,renal failure,x\nHP:1,fit,x\nHP_1,fits,x\nC002,rash,x\n"
+    )
+    (tmp_path / "entities.csv").write_text(rows)
+    graph = read_tables(tmp_path / "entities.csv")
+    assert graph.ids.to_pylist() == ["C001", "c001", "HP:1", "HP_1", "C002"]
+    assert (
+        "2 entities have the id of another but for case, blanks or marks ('C001' and" in caplog.text
+    )
+
+
+def test_languages_by_their_words(tmp_path):
+    (tmp_path / "entities.csv").write_text("id,name,type\nA,gout,x\n")
+    (tmp_path / "names.csv").write_text("id,name,language\nA,Gicht,German\nA,goutte,French\n")
+    names = read_tables(tmp_path).names
+    assert set(names["language"].to_pylist()) == {"en", "de", "fr"}

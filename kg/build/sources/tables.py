@@ -55,6 +55,7 @@ from kg.build.rows import (
     parse_delimiter,
     read_heading,
     read_rows,
+    tell_sheets,
 )
 from kg.graph import SCHEMAS, KnowledgeGraph
 
@@ -575,7 +576,8 @@ def _part_of_file(path: Path, form: Form, columns: Mapping[str, str]) -> str:
         if heading and theirs not in heading and theirs.partition(".")[0] not in heading:
             raise InputError(
                 f"{path}: --columns {ours}={theirs}: no column {theirs!r};"
-                f" {nearest(theirs, heading)}it has {', '.join(heading):.200}"
+                f" {nearest(theirs, heading)}it has {', '.join(heading):.200}."
+                f"{tell_sheets(path, form)}"
             )
     for part in ("triples", "entities"):
         try:
