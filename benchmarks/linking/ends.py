@@ -463,7 +463,10 @@ def format_chain_score(result: Result) -> str:
         low, high = mine.interval(measure) or (0.0, 0.0)
         title = "strict" if measure == METRIC else measure
         numbers = "".join(f"{100 * own[k]:>8.2f}" for k in ("precision", "recall", METRIC))
-        lines.append(f"{title:<22}{numbers}   {100 * low:.2f} to {100 * high:.2f}")
+        interval = f"{100 * low:.2f} to {100 * high:.2f}"
+        if protocol["documents"] < 2:
+            interval = "none: one text"
+        lines.append(f"{title:<22}{numbers}   {interval}")
     told = ", ".join(f"{what} {count:,}" for what, count in result.details["errors"].items())
     lines.append(f"gold mentions: {told}")
     lines.append(f"found where no mention is: {result.details['no mention is there']:,}")

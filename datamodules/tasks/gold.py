@@ -15,6 +15,7 @@ import shlex
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -197,9 +198,16 @@ def gold_linking(gold: Gold, graph: Path | None) -> Linking:
     if not has_manifest(folder):
         build_gold(gold, graph, made_of, folder)
     loaded = load_linking(folder)
-    for line in loaded.manifest["notes"]:
-        LOG.info(line)
+    report_notes(str(folder), tuple(loaded.manifest["notes"]))
     return loaded
+
+
+@lru_cache
+def report_notes(folder: str, notes: tuple[str, ...]) -> None:
+    """Say what was read and left out, once a process: a comparison reads the same texts for each of
+    its chains."""
+    for line in notes:
+        LOG.info(line)
 
 
 def build_gold(gold: Gold, graph: Path, made_of: dict[str, Any], folder: Path) -> None:

@@ -318,3 +318,22 @@ def test_a_table_of_texts_is_no_gold(graph: Path, tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text("id,text\n1,gout\n")
     with pytest.raises(InputError, match=r"x\.csv: a table of texts holds no annotations"):
         gold_linking(Gold(gold=[tmp_path / "x.csv"]), graph)
+
+
+def test_what_was_read_is_said_once_and_one_text_has_no_interval(
+    graph: Path,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A comparison reads the same texts for each of its chains."""
+    mentions = [{"start": 0, "end": 4, "type": "A", "entity": "G:1"}]
+    record = {"id": "1", "text": "gout and ataxia", "mentions": mentions}
+    (tmp_path / "gold.jsonl").write_text(json.dumps(record) + "\n")
+    with caplog.at_level("INFO"):
+        for _ in range(2):
+            gold_linking(Gold(gold=[tmp_path / "gold.jsonl"]), graph)
+    assert caplog.text.count("1 documents, 1 mentions with an entity") == 1
+    words = ["--gold", str(tmp_path / "gold.jsonl"), "--graph", str(graph)]
+    assert main(["evaluate", *words]) == 0
+    assert "none: one text" in capsys.readouterr().out
