@@ -17,6 +17,7 @@ import pytest
 import torch
 
 from core import executor
+from core.artifact import manifest_path
 from core.executor import Part, PartsFolder, parts_folder
 from core.files import InputError, atomic_folder, atomic_write
 from tests.fakes.leftovers import left_by
@@ -222,6 +223,17 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
         opened(tmp_path / "mine", fresh=True),
     ):
         pytest.fail("somebody's folder")
+
+
+def test_a_folder_that_is_made_anew_is_not_whole_until_it_is_finished(tmp_path: Path) -> None:
+    """The manifest of what was there goes first: a kill leaves no folder that looks whole."""
+    out = tmp_path / "a"
+    with opened(out) as folder:
+        done(folder)
+        folder.finish(PARTS, {})
+    assert manifest_path(out).exists()
+    with opened(out, {"x": 2}, fresh=True) as folder:
+        assert folder.manifest is None and not manifest_path(out).exists()
 
 
 def test_what_was_begun_in_vain_is_begun_with_any_settings(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from datamodules.linking import (
 from datamodules.linking import readers as read
 from datamodules.linking.layperson import HPO_SHARES, TRIVIAL, held_out_names, hpo_layperson
 from datamodules.linking.readers import NO_ID, gold_of
+from datamodules.tasks.linking import TASKS
 from kg.graph import KnowledgeGraph, table
 from kg.search.names import BIOSYN, normaliser
 from tests.commands import command
@@ -397,3 +398,13 @@ def test_real_hpo_has_layperson_queries():
     dictionary, splits = hpo_layperson()
     assert {s: len(m) for s, m in splits.items()} == {"train": 4294, "dev": 708, "test": 2067}
     assert len(set(dictionary.ids)) == 19_034 and len(held_out_names()) >= 2775
+
+
+def test_mentions_of_a_task_have_their_places_where_its_texts_are(tmp_path):
+    """BioSyn's files have no texts; those of PubTator beside them do."""
+    task = next(task for task in TASKS if task.name == "NCBI-EL")
+    found: Counter[str] = Counter()
+    (part,) = task.parts(fakes.write(tmp_path) / "NCBI-EL", None, found)
+    mentions = [mention for split in part.splits.values() for mention in split]
+    placed = [m for m in mentions if m.document in part.documents]
+    assert placed and all(m.start is not None for m in placed)

@@ -65,7 +65,11 @@ def test_what_cannot_be_found_is_counted_and_kept(tmp_path: Path) -> None:
 
 
 def test_pairs_that_stand_twice_are_counted_by_both_texts(tmp_path: Path) -> None:
-    train = [Pair("0", "q", "a", "b", "1"), Pair("1", "q", "a", "c", "0")]
+    train = [
+        Pair("0", "q", "a", "b", "1"),
+        Pair("1", "q", "a", "c", "0"),
+        Pair("2", "q", "e", "c", "0"),
+    ]
     dev = [
         Pair("0", "q", "a", "d", "1"),
         Pair("1", "q", "a", "c", "1"),

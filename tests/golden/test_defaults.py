@@ -44,6 +44,27 @@ def is_number(node: ast.expr) -> bool:
     )
 
 
+def is_literal(node: ast.expr) -> bool:
+    """Whether an expression is a literal with a number in it: {"units": (0x3380, 0x33d5)}."""
+    try:
+        ast.literal_eval(node)
+    except ValueError:
+        return False
+    return any(
+        isinstance(p, ast.Constant) and type(p.value) in (int, float) for p in ast.walk(node)
+    )
+
+
+def list_constants(node: ast.expr, place: str) -> Iterator[tuple[str, str]]:
+    """(dotted name, source) of a constant of numbers, of a dictionary by its keys."""
+    if isinstance(node, ast.Dict) and is_literal(node):
+        for key, value in zip(node.keys, node.values, strict=True):
+            assert key is not None
+            yield from list_constants(value, f"{place}[{ast.unparse(key)}]")
+    elif is_number(node) or is_literal(node):
+        yield place, ast.unparse(node)
+
+
 def list_defaults(body: list[ast.stmt], place: str, fields: bool) -> Iterator[tuple[str, str]]:
     """(dotted name, source) of every default and numeric constant in a module or class."""
     for node in body:
@@ -53,10 +74,13 @@ def list_defaults(body: list[ast.stmt], place: str, fields: bool) -> Iterator[tu
         elif isinstance(node, ast.ClassDef):
             yield from list_defaults(node.body, f"{place}.{node.name}", True)
         elif isinstance(node, ast.AnnAssign) and node.value is not None:
-            if fields or is_number(node.value):
-                yield f"{place}.{ast.unparse(node.target)}", ast.unparse(node.value)
-        elif isinstance(node, ast.Assign) and is_number(node.value):
-            yield f"{place}.{ast.unparse(node.targets[0])}", ast.unparse(node.value)
+            name = f"{place}.{ast.unparse(node.target)}"
+            if fields:
+                yield name, ast.unparse(node.value)
+            else:
+                yield from list_constants(node.value, name)
+        elif isinstance(node, ast.Assign):
+            yield from list_constants(node.value, f"{place}.{ast.unparse(node.targets[0])}")
 
 
 def list_settings(value: object, place: str) -> Iterator[tuple[str, str]]:
