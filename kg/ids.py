@@ -128,9 +128,8 @@ class Ids:
     def entity(self, identifier: str) -> str | None:
         """The entity that one id means, or None."""
         identifier = identifier.strip()
-        if identifier in self.ids:
-            return identifier
-        identifier = identifier.removeprefix(OWN_IDS)
+        if identifier not in self.ids:
+            identifier = identifier.removeprefix(OWN_IDS)
         if identifier in self.ids:
             return identifier
         return self._others.get(identifier) or self._spellings.get(fold_id(identifier))
