@@ -458,7 +458,7 @@ class Pipeline:
             beside = [one for one in mentions if one.end <= start or one.start >= end]
             inside = [one for one in mentions if start <= one.start and one.end <= end]
             if len(beside) + len(inside) == len(mentions):
-                mentions = sorted([*beside, Detected(start, end)], key=lambda one: one[:2])
+                mentions = sorted([*beside, Detected(start, end)], key=lambda one: one.start)
         return mentions
 
     def link(self, texts: str | Iterable[str]) -> Mentions[Linked]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import json
 import logging
@@ -11,12 +12,15 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from safetensors.torch import load_file
 
 from app.cli import drawn_papers, linker_options, load_verb, main, resolve
 from app.verbs import LINKER, VERBS
+from benchmarks import records
+from benchmarks.perf import rehearse
 from core import call
 from core.files import InputError
 from core.json_files import read_json
@@ -553,3 +557,45 @@ def test_a_denied_mention_is_printed_as_such(
         main(["link", "--graph", folder, "--text", "no renal failure", "--negation", "true"]) == 0
     )
     assert "not renal failure" in capsys.readouterr().out
+
+
+def test_what_make_results_does_is_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written: list[Path] = []
+    wrong: list[str] = []
+    monkeypatch.setattr(records, "write_tables", lambda: written)
+    monkeypatch.setattr(records, "problems", lambda: wrong)
+    assert main(["results"]) == 0
+    told = capsys.readouterr().out
+    assert told.splitlines()[0] == "every table is as its records say"
+    assert told.splitlines()[1] == "results-check: every table and number is in the records"
+    written.append(Path("docs/x.md"))
+    wrong.append("docs/y.md: 3: 0.5 is in no record")
+    assert main(["results"]) == 1
+    assert capsys.readouterr().out.splitlines() == ["docs/x.md", wrong[0]]
+    assert main(["results", "--check"]) == 1
+    assert capsys.readouterr().out.splitlines() == [wrong[0]]
+
+
+def test_what_a_rehearsal_gets(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = inspect.signature(rehearse.run_rehearsal)
+    found: dict[str, Any] = {}
+
+    def keep(*values: Any, **named: Any) -> str:
+        found.update(asked.bind(*values, **named).arguments)
+        return "a table"
+
+    monkeypatch.setattr(rehearse, "run_rehearsal", keep)
+    words = ["kebiolm", "--rehearse", "3", "--scale", "0.5", "--seed", "7", "--plan", "true"]
+    assert main(["pretrain", *words, "--variants", "pretrain_rand", "--args", "--x 1"]) == 0
+    assert capsys.readouterr().out == "a table\n"
+    chosen = ("paper", "steps", "scale", "seed", "variants", "args", "plan")
+    assert [found[name] for name in chosen] == [
+        *("kebiolm", 3, 0.5, 7),
+        ["pretrain_rand"],
+        "--x 1",
+        True,
+    ]

@@ -1078,3 +1078,19 @@ def test_the_head_alone_and_a_body_of_another_kind(client: TestClient) -> None:
         assert "expected the header Content-Type: application/json" in answer.json()["error"]
     named = {"content-type": "application/json; charset=utf-8"}
     assert client.post("/link", content='{"texts": ["a"]}', headers=named).status_code == 200
+
+
+def test_a_request_that_fails_is_counted_as_such(
+    folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is raised before an answer has begun is a 500 to whoever watches."""
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(Entities, "about", fail)
+    app = create_app(Pipeline(folder))
+    with TestClient(app, BASE, raise_server_exceptions=False) as client:
+        assert client.get("/entity?id=foozin").status_code == 500
+        told = client.get("/metrics").text
+    assert 'kepl_requests_total{path="/entity",status="500"} 1.0' in told

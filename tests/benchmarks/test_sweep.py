@@ -399,3 +399,21 @@ def test_a_teams_server_with_a_postgresql_store(
         assert "2" in database.psql("select count(*) from tags where key = 'sweep.point';").split()
     finally:
         database.cleanup()
+
+
+def test_gpus_are_given_in_turn(
+    swept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the cores in equal shares; what a point chooses itself stays."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(sweeps, "_visible_gpus", lambda at_once: ["3", "5"])
+    sweep = sweeps.read_sweep(config(tmp_path, grid={"X": [1]}))
+    points = sweeps._Points(sweep, tmp_path, "parent", 4, [])
+    points.cores = 8
+    given = [points.environment({}, slot) for slot in range(4)]
+    assert [one["CUDA_VISIBLE_DEVICES"] for one in given] == ["3", "5", "3", "5"]
+    assert {one["OMP_NUM_THREADS"] for one in given} == {"2"}
+    assert points.environment({"DEVICES": 2}, 1)["CUDA_VISIBLE_DEVICES"] == "3,5"
+    points.cores = 3
+    assert points.environment({}, 0)["OMP_NUM_THREADS"] == "1"

@@ -11,7 +11,7 @@ from huggingface_hub import ModelCard
 from core.artifact import content_digest
 from core.json_files import read_json, write_json
 from core.reading import sha256
-from experiments.card import card, data_provenance, describe, identify, plain
+from experiments.card import card, data_provenance, describe, how_to_use, identify, plain
 from experiments.tracking import Run
 
 
@@ -168,3 +168,11 @@ def test_what_the_hub_reads_of_a_fine_tuned_model() -> None:
     (result,) = read.data.eval_results
     assert (result.metric_type, result.metric_value) == ("entity_f1", 0.8211)
     assert (result.dataset_name, result.dataset_split) == ("NCBI", "test")
+
+
+def test_how_a_model_is_loaded_is_said_by_its_files() -> None:
+    use = how_to_use({"torch": "2.0"}, ["config.json", "model.safetensors"])
+    assert 'AutoModel.from_pretrained("<this folder>")' in use and "load_file" not in use
+    use = how_to_use({}, ["model.safetensors"])
+    assert 'safetensors.torch.load_file("model.safetensors")' in use and "AutoModel" not in use
+    assert "load_tagger" in how_to_use({"head": {}}, ["config.json"])

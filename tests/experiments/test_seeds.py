@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,10 +10,11 @@ from typing import Any
 import pytest
 
 from core.files import InputError
+from core.json_files import write_json
 from core.tracking import ROOT
-from experiments import seeds
+from experiments import linkers, seeds
 from experiments.machine import SeedTraining
-from experiments.seeds import SeedRuns
+from experiments.seeds import SeedRuns, place_of
 from experiments.stages import Stage
 
 
@@ -51,3 +53,42 @@ def test_seeds_take_the_devices_in_turn(tmp_path: Path) -> None:
         ]
     alone = SeedRuns(**fields | {"devices": 0}).stage("seed 0", tmp_path / "seed0", 0, {}, 0)
     assert alone.environment is None
+
+
+def test_a_request_has_a_folder_of_its_own(runs: Path) -> None:
+    """Named by twelve characters of its digest, which docs and MODEL@RUN names show."""
+    place = place_of("cMedQA:clean", "owner/model", {"points": [1]})
+    assert place.parent == runs / "finetune" / "cMedQA-clean" / "owner-model" and place.is_dir()
+    assert re.fullmatch("[0-9a-f]{12}", place.name)
+    assert place == place_of("cMedQA:clean", "owner/model", {"points": [1]})
+    assert place != place_of("cMedQA:clean", "owner/model", {"points": [2]})
+
+
+def test_an_export_is_trained_anew_on_demand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stages: list[Any] = []
+
+    def keep(some: list[Any], work: Path) -> None:
+        stages.extend(some)
+        write_json(tmp_path / "result.json", {"export": "there"})
+
+    monkeypatch.setattr(linkers, "run_stages", keep)
+    config = ROOT / "experiments" / "sapbert" / "finetune.yaml"
+    for fresh in (True, False):
+        export = linkers.train_export(
+            "title",
+            config,
+            {"trainer.max_steps": 3},
+            tmp_path / "result.json",
+            seed=5,
+            fresh=fresh,
+            args="--x 1",
+            machine=None,
+        )
+        words = stages[-1].words
+        assert export == "there"
+        assert words[words.index("--seed_everything") + 1] == "5"
+        assert words[words.index("--trainer.max_steps") + 1] == "3"
+        assert words[-2:] == ["--x", "1"]
+        assert (words[-4:-2] == ["--fresh", "true"]) == fresh and ("--fresh" in words) == fresh

@@ -3,7 +3,9 @@ of sentence-transformers; what a model is made for decides where it may be used.
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 from pathlib import Path
 
 import pytest
@@ -170,3 +172,15 @@ def test_a_pair_that_is_too_long_is_cut(crossed: Path) -> None:
     scorer = PairScorer(encoder(str(crossed)))
     (cut,) = scorer.scores([("gout " * 2000, "renal failure " * 2000)])
     assert 0 < cut < 1
+
+
+def test_a_classifier_goes_to_other_machines_as_what_it_is_read_from(tagger: Path) -> None:
+    made = load_token_classifier(str(tagger), "cpu", "fp32", 3)
+    assert len(pickle.dumps(made)) < 2000
+    again = copy.copy(made)
+    assert (again.identity, again.device, again.bf16) == (made.identity, made.device, made.bf16)
+    assert again.batch_size == 3
+    config = tagger / "config.json"
+    config.write_text(config.read_text().replace("{", '{"more": 1,', 1))
+    with pytest.raises(InputError, match="not the model that the run began with"):
+        copy.copy(made)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load
 
 from core.files import InputError
 from core.json_files import read_json
@@ -20,6 +21,7 @@ from datamodules.linking import Dictionary
 from datamodules.tokenizers import load_tokenizer
 from experiments.names import encoder
 from inference import encoders
+from inference.commands import encode_vectors
 from inference.encoders import Embedder, Encoded, index_made_of, make_nearest_linker
 from inference.linkers import Names
 from inference.options import LinkerOptions, Work
@@ -192,3 +194,13 @@ def test_what_works_is_checked(
     assert (asked["workers"], asked["engine"], asked["gpus"]) == (3, "ray", 1)
     shutil.rmtree(tmp_path / "i.parts")
     assert index_made_of(names, embed)["encoder"] == "tiny"
+
+
+@pytest.mark.parametrize("length", range(9))
+def test_tensors_of_a_file_begin_at_a_multiple_of_eight_bytes(length: int) -> None:
+    """As safetensors asks, whatever the length of the facts before them."""
+    vectors = torch.arange(6.0).reshape(2, 3)
+    content = encode_vectors(vectors, {"b": "x" * length, "a": "é"})
+    header = int.from_bytes(content[:8], "little")
+    assert header % 8 == 0 and len(content) == 8 + header + 4 * 6
+    assert torch.equal(load(content)["vectors"], vectors)
