@@ -329,7 +329,8 @@ def test_pubannotation(tmp_path: Path) -> None:
         Document("7", TEXT, (GOUT_MESH, COLD, SORE), f"{path}: document 1", UNLINKED),
         Document("x:2", "No", (), f"{path}: document 2"),
     ]
-    assert read(path, "pubannotation") == (expected, {NO_ENTITY: 1})
+    left_out = {NO_ENTITY: 1, "relations of PubAnnotation": 1}
+    assert read(path, "pubannotation") == (expected, left_out)
     path = write(tmp_path / "y.json", json.dumps({"text": "No", "denotations": []}))
     assert read(path, "pubannotation")[0] == [Document("y", "No", (), f"{path}: document 1")]
 

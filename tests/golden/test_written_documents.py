@@ -150,6 +150,11 @@ def test_brat(tmp_path: Path) -> None:
         "ward/7-a-b.ann": ANN,
         "8.txt": "none",
         "8.ann": "",
+        "annotation.conf": (
+            "[entities]\nDisease\nEntity\nJoint_disease\n\n[relations]\n\n[events]\n\n[attributes]\n"
+            "Negated\tArg:<ENTITY>\nFamily\tArg:<ENTITY>\nHistorical\tArg:<ENTITY>\n"
+            "Hypothetical\tArg:<ENTITY>\n"
+        ),
     }
 
 
