@@ -196,9 +196,11 @@ def test_every_command_of_a_group_that_is_named_exists() -> None:
                 assert known or not word.startswith("--"), f"{page}: kepl {' '.join(words)}: {word}"
 
 
-def run_page(page: Path, kind: str, folder: Path, python: str = sys.executable) -> None:
-    """The page's blocks of `kind`, in order, in a folder that looks like the checkout; stops at the
-    first failure."""
+def run_page(
+    page: Path, kinds: tuple[str, ...], folder: Path, python: str = sys.executable
+) -> None:
+    """The page's blocks of these kinds, in order, in a folder that looks like the checkout; stops
+    at the first failure."""
     place = folder / "checkout"
     place.mkdir()
     for path in ROOT.iterdir():
@@ -220,7 +222,7 @@ def run_page(page: Path, kind: str, folder: Path, python: str = sys.executable) 
         "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
     }
     environment.pop("MLFLOW_TRACKING_URI", None)
-    for block in blocks(page, (kind,)):
+    for block in blocks(page, kinds):
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", block],
             cwd=place,
@@ -243,10 +245,11 @@ def test_there_are_blocks_of_both_kinds() -> None:
 
 @pytest.mark.parametrize("page", pages_with("sh"), ids=lambda page: page.stem)
 def test_what_a_page_tells_to_type_works(page: Path, tmp_path: Path, fast_python: str) -> None:
-    run_page(page, "sh", tmp_path, fast_python)
+    run_page(page, ("sh",), tmp_path, fast_python)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", pages_with("sh nightly"), ids=lambda page: page.stem)
 def test_the_long_commands_work(page: Path, tmp_path: Path) -> None:
-    run_page(page, "sh nightly", tmp_path)
+    """After the others of the page, whose files they use."""
+    run_page(page, ("sh", "sh nightly"), tmp_path)
