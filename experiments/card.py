@@ -188,7 +188,8 @@ def identify(folder: Path) -> dict[str, Any]:
     weights, tokenizer and tables.
 
     The card and the export's own manifest are left out: commit, scores and times are in them, which
-    change nothing that a model computes. For its identity, so are those of a table within it.
+    change nothing that a model computes. In the identity the manifest of a table counts by its
+    content.
     """
     own = (folder / MANIFEST, folder / CARD)
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path not in own)
