@@ -6,7 +6,6 @@ A command is a record: its fields are the options, its docstring is their help, 
 from __future__ import annotations
 
 import json
-import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 from core.files import InputError, atomic_folder, atomic_write
 from core.outputs import Output, check_no_input
-from inference.ids import IdCounter
+from inference.ids import IdCounter, warn_of_repeated
 from inference.options import InputFormat
 from inference.output_formats import format_records
 from kg.documents.brat import SETTINGS, is_written_settings, write_brat
@@ -25,8 +24,6 @@ from kg.documents.formats import annotated_documents, files_in
 from kg.documents.mentions import ATTRIBUTES, Document, Layout
 from kg.documents.pubannotation import pubannotation
 from kg.documents.uima import write_xmi
-
-LOG = logging.getLogger(__name__)
 
 Target = Literal[
     "jsonl",
@@ -99,23 +96,26 @@ def record_of(document: Document) -> dict[str, Any]:
 #: formats without attributes, and without entities
 PLAIN = ("conll", "docbin", "xmi")
 WITHOUT_ENTITIES = ("conll",)
-REPEATED = "documents that have the id of an earlier document, kept under it"
 
 
 def count_lost(
     records: Iterable[dict[str, Any]], to: str, lost: Counter[str]
 ) -> Iterator[dict[str, Any]]:
-    """The records; `lost` counts what a format does not hold of them, and ids that come again."""
-    ids = IdCounter(str)
+    """The records; `lost` counts what a format does not hold of their mentions."""
     for record in records:
-        ids.add(str(record["id"]))
         for mention in record["mentions"]:
             if to in PLAIN:
                 lost["attributes of mentions"] += sum(bool(mention.get(a)) for a in ATTRIBUTES)
             if to in WITHOUT_ENTITIES:
                 lost["entities of mentions"] += bool(mention.get("entity"))
         yield record
-    lost[REPEATED] += ids.count().repeated
+
+
+def count_ids(documents: Iterable[Document], ids: IdCounter) -> Iterator[Document]:
+    """The documents, whose ids are counted."""
+    for document in documents:
+        ids.add(document.id)
+        yield document
 
 
 def write_records(
@@ -204,13 +204,12 @@ class Convert:
         roots = [self.input] if self.input.is_dir() else []
         layout = Layout(self.document, self.id_field, self.text_field)
         found = annotated_documents(files, self.format, left_out, roots, layout, self.encoding)
-        lost = Counter[str]()
-        count = write_records(map(record_of, found), self.output, to, lost)
+        lost, ids = Counter[str](), IdCounter(str)
+        count = write_records(map(record_of, count_ids(found, ids)), self.output, to, lost)
         print(f"{self.output}: {count:,} documents, {to}")
         if FORMATS[to].loses != "nothing":
             print(f"not held by {to}: {FORMATS[to].loses}")
-        if repeated := lost.pop(REPEATED, 0):
-            LOG.warning(f"{repeated:,} {REPEATED}")
+        warn_of_repeated(self.output, ids.count().repeated)
         for reason, number in (+lost).items():
             print(f"not held by {to}, here: {number:,} {reason}")
         for reason, number in (+left_out).items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ import numpy as np
 
 from core.files import InputError
 
+LOG = logging.getLogger(__name__)
 START = '{"id": '  #: of every record
 
 
@@ -66,6 +68,12 @@ def check_ids(
         for name, place in places():
             different.check(name, place)
     return counted.repeated
+
+
+def warn_of_repeated(output: str | Path, repeated: int) -> None:
+    """Say how many documents of an output have the id of an earlier one."""
+    if repeated:
+        LOG.warning(f"{output}: {repeated:,} documents have the id of an earlier document")
 
 
 class DifferentIds:

@@ -34,7 +34,7 @@ from core.reading import Span
 from core.stopping import report_interrupt
 from core.typed import check_types
 from inference.detectors import BATCH
-from inference.ids import DifferentIds, IdCounter, check_ids
+from inference.ids import DifferentIds, IdCounter, check_ids, warn_of_repeated
 from inference.options import TextFiles, Work
 from inference.output_formats import format_of, format_records, plain_id
 from kg.documents.formats import (
@@ -228,7 +228,7 @@ def process_files(
             shutil.rmtree(place)
     if left_out is not None:
         left_out.update(finished["left_out"])
-    _warn_of_repeated(target, finished.get("repeated_ids", 0))
+    warn_of_repeated(target.path, finished.get("repeated_ids", 0))
     counts = Counts(**finished["counts"])
     if not counts.documents:
         raise InputError(
@@ -296,13 +296,8 @@ def _process_stream(
             out.writelines(json.dumps(one, ensure_ascii=False) + "\n" for one in records())
         else:
             out.writelines(format_records(records(), format))
-    _warn_of_repeated(target, counter.count().repeated)
+    warn_of_repeated(target.path, counter.count().repeated)
     return counts, +unused
-
-
-def _warn_of_repeated(target: Output, repeated: int) -> None:
-    if repeated:
-        LOG.warning(f"{target.path}: {repeated:,} documents have the id of an earlier document")
 
 
 def _describe_kept(place: Path, target: Output) -> str:

@@ -18,7 +18,15 @@ from typing import Any, NamedTuple
 from core.files import InputError
 from core.reading import excerpt, lines
 from kg.documents.brat import LINE_MARKS
-from kg.documents.mentions import BY_LINE, Document, Layout, Mention, Source, make_document
+from kg.documents.mentions import (
+    BY_LINE,
+    OVERLAPPING,
+    Document,
+    Layout,
+    Mention,
+    Source,
+    make_document,
+)
 
 #: an entity's tag in front of its type, of BIOES and BILOU as in BIO
 BEGINS, INSIDE, ENDS, TAG = "BSU", "IELM", "ESLU", re.compile(r"([BIOESLUM])[-_](.+)")
@@ -185,7 +193,6 @@ def _join_sentences(sentences: list[list[tuple[str, str]]]) -> tuple[str, list[M
     return text, mentions
 
 
-OVERLAPPING = "mentions that overlap a longer one"
 PARTED = "mentions over a line end, which become several"
 
 

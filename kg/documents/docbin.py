@@ -8,7 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from core.files import InputError
-from kg.documents.mentions import BY_LINE, Document, Layout, Mention, Source, make_document
+from kg.documents.mentions import (
+    BY_LINE,
+    OVERLAPPING,
+    Document,
+    Layout,
+    Mention,
+    Source,
+    make_document,
+)
 
 # --- DocBin
 
@@ -42,7 +50,6 @@ def docbin_documents(
         yield make_document(name, doc.text, found, f"{path}: document {number}", left_out)
 
 
-OVERLAPPING = "mentions that overlap a longer one"
 NO_TOKEN = "mentions that no token has a part of"
 WIDENED = "places inside a token, widened to the whole of it"
 

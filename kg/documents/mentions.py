@@ -15,6 +15,7 @@ Source = Path | Span  # of documents
 NO_ENTITY = "annotations without an entity"
 DISCONTINUOUS = "gaps in discontinuous mentions, which are kept from first to last character"
 NOT_FITTING = "annotations that do not fit the text"
+OVERLAPPING = "mentions that overlap a longer one"
 #: what a text may say of a mention
 ATTRIBUTES = ("negated", "family", "historical", "hypothetical")
 

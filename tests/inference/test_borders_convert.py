@@ -164,7 +164,7 @@ def test_what_a_format_does_not_hold_is_counted(
 def test_ids_that_come_again_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     records = [{"id": one, "text": "gout", "mentions": []} for one in "aba"]
     output, printed = convert_records(records, tmp_path, "jsonl", capsys)
-    assert "1 documents that have the id of an earlier document" in printed
+    assert "1 documents have the id of an earlier document" in printed
     assert len(output.read_text().splitlines()) == 3
 
 
