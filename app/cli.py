@@ -100,8 +100,8 @@ def resolve(verb: str, words: Sequence[str]) -> tuple[Verb, list[str], list[Opti
     """(the command, its words, the options that recipes of models add). Raises InputError for a
     verb that does not exist."""
     if verb not in VERBS:
-        known = [*VERBS, *groups_of_commands()]
-        raise InputError(f"no command {verb!r}; {list_known(verb, known)}")
+        names = [*VERBS, *groups_of_commands()]
+        raise InputError(f"no command {verb!r}; {list_known(verb, names)}")
     words, positions = list(words), VERBS[verb].positions
     if verb == "figures":
         papers, paper = drawn_papers(), first_word(words, "paper")
@@ -132,14 +132,14 @@ def resolve(verb: str, words: Sequence[str]) -> tuple[Verb, list[str], list[Opti
 def _check_table(paper: str | None, words: Sequence[str]) -> None:
     """Raise InputError, with what there is, for a paper that has no tables, and for one without a
     table's number."""
-    known: dict[str, list[str]] = {}
+    used: dict[str, list[str]] = {}
     for file in sorted((Path(__file__).parents[1] / "benchmarks" / "papers").glob("*/table*.yaml")):
-        known.setdefault(file.parent.name, []).append(file.stem.removeprefix("table"))
-    if paper is not None and paper not in known:
-        raise InputError(f"no tables of paper {paper!r}; {list_known(paper, known)}")
+        used.setdefault(file.parent.name, []).append(file.stem.removeprefix("table"))
+    if paper is not None and paper not in used:
+        raise InputError(f"no tables of paper {paper!r}; {list_known(paper, used)}")
     if paper is not None and len(words) == 1:
         raise InputError(
-            f"kepl table {paper}: expected the number of a table: {', '.join(known[paper])}"
+            f"kepl table {paper}: expected the number of a table: {', '.join(used[paper])}"
         )
 
 
@@ -159,14 +159,16 @@ def linker_options() -> list[Option]:
     """Options of fine-tuning a linker that papers' finetune.yaml name, each a choice."""
     import yaml
 
-    found: dict[str, Option] = {}
+    options: dict[str, Option] = {}
     for file in sorted((Path(__file__).parents[1] / "experiments").glob("*/finetune.yaml")):
-        for name, own in (
+        for name, group in (
             yaml.safe_load(file.read_text())["finetune"].get("options") or {}
         ).items():
-            values = tuple(str(v) for v in own["values"])
-            found.setdefault(name, Option(name.lower(), Literal[values] | None, None, own["help"]))  # type: ignore[valid-type]
-    return list(found.values())
+            values = tuple(str(v) for v in group["values"])
+            options.setdefault(
+                name, Option(name.lower(), Literal[values] | None, None, group["help"])
+            )  # type: ignore[valid-type]
+    return list(options.values())
 
 
 def arguments(verb: str, words: Sequence[str], ignored: Sequence[str] = ()) -> tuple[Verb, Parsed]:
@@ -197,17 +199,17 @@ def owners_of(verb: str, option: str) -> list[str]:
     ]
 
 
-def _check_names(verb: str, given: Mapping[str, Any]) -> None:
+def _check_names(verb: str, values: Mapping[str, Any]) -> None:
     """Raise InputError for a task, paper or model that there is not, before anything slow is
     imported."""
-    if verb in ("finetune", "rerank", "evaluate", "cases") and given.get("task"):
+    if verb in ("finetune", "rerank", "evaluate", "cases") and values.get("task"):
         from datamodules.tasks.linking import END_TO_END, linking_task, linking_tasks
         from datamodules.tasks.prepare import find_task
 
-        linker = verb != "finetune" or given["task"] in linking_tasks()
-        if verb not in ("evaluate", "cases") or given["task"] not in END_TO_END:
-            (linking_task if linker else find_task)(given["task"])
-    model = given.get("model")
+        linker = verb != "finetune" or values["task"] in linking_tasks()
+        if verb not in ("evaluate", "cases") or values["task"] not in END_TO_END:
+            (linking_task if linker else find_task)(values["task"])
+    model = values.get("model")
     if (
         verb in ("finetune", "rerank", "evaluate", "synonyms", "probe", "embed")
         and model
@@ -218,7 +220,7 @@ def _check_names(verb: str, given: Mapping[str, Any]) -> None:
         if ":" in model and model.partition(":")[0] in ("sgns", "glove"):
             return
         try:
-            encoder(model, given.get("ckpt"))
+            encoder(model, values.get("ckpt"))
         except NotTrained:
             if verb != "finetune":
                 raise
@@ -307,8 +309,11 @@ def run_command(words: list[str], ignored: Sequence[str]) -> int:
     more: dict[str, Any] = {"options": parsed.extra} if parsed.extra else {}
     if verb == "sweep":
         more["check_words"] = lambda words: arguments(words[0], words[1:])
-    kept = KEPT.get(verb, "the same command resumes")
-    with stoppable() if verb in KEPT else contextlib.nullcontext(), report_interrupt(lambda: kept):
+    advice = KEPT.get(verb, "the same command resumes")
+    with (
+        stoppable() if verb in KEPT else contextlib.nullcontext(),
+        report_interrupt(lambda: advice),
+    ):
         return call.invoke(command.function, parsed.arguments | more)
 
 

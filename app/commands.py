@@ -289,11 +289,11 @@ def publish(
     from benchmarks.publish import publish
 
     file, records = publish(runs, group, command, against, machine)
-    for one in records:
+    for record in records:
         print(
-            jsons.dumps(asdict(one), ensure_ascii=False)
+            jsons.dumps(asdict(record), ensure_ascii=False)
             if json
-            else f"{{{group}/{one.id}}}  {one.part(None)}"
+            else f"{{{group}/{record.id}}}  {record.part(None)}"
         )
     if not json:
         print(
@@ -317,9 +317,9 @@ def results(check: bool = False) -> int:
 
     if not check:
         print("\n".join(map(str, write_tables())) or "every table is as its records say")
-    found = problems()
-    print("\n".join(found) or "results-check: every table and number is in the records")
-    return 1 if found else 0
+    faults = problems()
+    print("\n".join(faults) or "results-check: every table and number is in the records")
+    return 1 if faults else 0
 
 
 def dashboard(port: int = 5000) -> int:

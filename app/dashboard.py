@@ -55,9 +55,10 @@ class View(NamedTuple):
 def choose_columns(metrics: Iterable[str]) -> list[str]:
     """The scores among an experiment's metrics: those of test, else of dev, else of validation; the
     ends of intervals after the scores themselves, and no numbers of examples."""
-    known = {name for name in metrics if not name.endswith(COUNTS)}
+    measures = {name for name in metrics if not name.endswith(COUNTS)}
     scores = next(
-        (own for split in SPLITS if (own := [n for n in known if n.startswith(split)])), []
+        (columns for split in SPLITS if (columns := [n for n in measures if n.startswith(split)])),
+        [],
     )
     return sorted(scores, key=lambda name: (name.endswith(ENDS), name))[:COLUMNS]
 
@@ -118,7 +119,7 @@ def prepare_views(client: MlflowClient) -> list[View]:
                 client.set_experiment_tag(experiment.experiment_id, key, value)
         view = View(experiment.name, experiment.experiment_id, scores)
         dated.append((runs[0].info.start_time, view))
-    return [view for _, view in sorted(dated, key=lambda one: -one[0])]
+    return [view for _, view in sorted(dated, key=lambda pair: -pair[0])]
 
 
 def format_addresses(port: int, views: Sequence[View]) -> str:

@@ -46,10 +46,10 @@ def source_address(entity: str) -> str | None:
     'https://bioregistry.io/hp:0001166'
     """
     prefix, colon, local = entity.partition(":")
-    known = PREFIXES.get(prefix.upper())
-    if known is None or not colon or not re.fullmatch(r"[A-Za-z0-9._-]+", local):
+    pattern = PREFIXES.get(prefix.upper())
+    if pattern is None or not colon or not re.fullmatch(r"[A-Za-z0-9._-]+", local):
         return None
-    return f"https://bioregistry.io/{known}:{local}"
+    return f"https://bioregistry.io/{pattern}:{local}"
 
 
 class Entities:
@@ -76,10 +76,10 @@ class Entities:
     def about(self, entity: str) -> dict[str, Any] | None:
         """Names (MOST of a language at most), definition, source, equivalent ids, neighbours (MOST
         at most) of an entity; None when the graph has none of this id."""
-        one = self.spellings.entity(entity)
-        if one is None:
+        entry = self.spellings.entity(entity)
+        if entry is None:
             return None
-        entity, row, graph = one, self.row[one], self.graph
+        entity, row, graph = entry, self.row[entry], self.graph
         definition = self.definitions.positions(row)
         neighbours = [self._neighbour(i, 2, "out") for i in self.out.positions(row)[:MOST]]
         neighbours += [
@@ -104,10 +104,10 @@ class Entities:
         spoken = Counter[str]()
         names = []
         for position in self.names.positions(row):
-            one = self.graph.names.slice(int(position), 1).to_pylist()[0]
-            spoken[one["language"]] += 1
-            if spoken[one["language"]] <= MOST:
-                names.append({key: one[key] or "" for key in ("name", "kind", "language")})
+            name = self.graph.names.slice(int(position), 1).to_pylist()[0]
+            spoken[name["language"]] += 1
+            if spoken[name["language"]] <= MOST:
+                names.append({key: name[key] or "" for key in ("name", "kind", "language")})
         return names
 
     def _equivalents(self, row: int) -> list[str]:

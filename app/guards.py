@@ -71,11 +71,11 @@ class Envelope:
 
         async def send_answer(message: Message) -> None:
             if message["type"] == "http.response.start":
-                known = {name.lower() for name, _ in message["headers"]}
+                names = {name.lower() for name, _ in message["headers"]}
                 more = [(k.lower().encode(), v.encode()) for k, v in headers.items()]
                 message = {
                     **message,
-                    "headers": [*message["headers"], *((k, v) for k, v in more if k not in known)],
+                    "headers": [*message["headers"], *((k, v) for k, v in more if k not in names)],
                 }
             await send(message)
 
@@ -103,10 +103,10 @@ class TokenCheck:
             and self.token is not None
             and scope["path"].rstrip("/") in self.paths
         ):
-            given = next(
+            token = next(
                 (value for name, value in scope["headers"] if name == b"authorization"), b""
             )
-            scheme, _, secret = given.partition(b" ")
+            scheme, _, secret = token.partition(b" ")
             if scheme.lower() != b"bearer" or not hmac.compare_digest(
                 secret.strip(), self.token.encode()
             ):

@@ -39,13 +39,13 @@ class Busy(Exception):
 def link_texts(pipeline: Pipeline, texts: Sequence[str]) -> list[Answer]:
     """Each text with its mentions, as JSON already: of a long text that takes a while, too, and is
     no work for the event loop."""
-    found = []
+    linked = []
     for text, mentions in zip(texts, pipeline.link(texts), strict=True):
         document = {"text": text, "mentions": [as_record(mention) for mention in mentions]}
-        found.append(
+        linked.append(
             (len(mentions), json.dumps(document, ensure_ascii=False, allow_nan=False).encode())
         )
-    return found
+    return linked
 
 
 class Pending:
@@ -58,7 +58,7 @@ class Pending:
 
     def set_answer(self, number: int, answer: Answer) -> None:
         self.answers[number] = answer
-        if not self.done.done() and all(one is not None for one in self.answers):
+        if not self.done.done() and all(reply is not None for reply in self.answers):
             self.done.set_result(None)
 
 
@@ -96,12 +96,12 @@ class Turns:
 
     def together(self) -> list[Turn]:
         """The next texts, at most BATCH, and at most TOGETHER characters and one text more."""
-        found: list[Turn] = []
+        turns: list[Turn] = []
         characters = 0
-        while len(found) < BATCH and characters < TOGETHER and (turn := self.next()):
-            found.append(turn)
+        while len(turns) < BATCH and characters < TOGETHER and (turn := self.next()):
+            turns.append(turn)
             characters += len(turn[0].texts[turn[1]])
-        return found
+        return turns
 
 
 class Worker:
@@ -126,13 +126,13 @@ class Worker:
         process ends meanwhile."""
         try:
             self.connection.send(list(texts))
-            found: list[Answer] | str = self.connection.recv()
+            answers: list[Answer] | str = self.connection.recv()
         except (EOFError, OSError) as error:
             self._start()
             raise EOFError("the process that links long texts has ended") from error
-        if isinstance(found, str):
-            raise RuntimeError(found)
-        return found
+        if isinstance(answers, str):
+            raise RuntimeError(answers)
+        return answers
 
     def stop(self) -> None:
         """End the process, whatever it does."""

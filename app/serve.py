@@ -209,13 +209,13 @@ class Service:
             self.lanes.close()
             self.tagging.shutdown(wait=False, cancel_futures=True)
 
-    async def link(self, asked: Asked, request: Request) -> Response:
+    async def link(self, query: Asked, request: Request) -> Response:
         """The mentions of each text, with what each may mean."""
-        self.check_sizes(asked)
-        found = await self.wait_for_links(asked.texts, request)
-        self.measures.texts.inc(len(found))
-        self.measures.mentions.inc(sum(mentions for mentions, _ in found))
-        documents = b",".join(document for _, document in found)
+        self.check_sizes(query)
+        linked = await self.wait_for_links(query.texts, request)
+        self.measures.texts.inc(len(linked))
+        self.measures.mentions.inc(sum(mentions for mentions, _ in linked))
+        documents = b",".join(document for _, document in linked)
         return Response(b'{"documents":[' + documents + b"]}", media_type="application/json")
 
     async def wait_for_links(self, texts: list[str], request: Request) -> list[Answer]:
@@ -247,33 +247,33 @@ class Service:
         seconds = self.limits.seconds
         return HTTPException(504, f"no answer within {seconds:g} seconds; send fewer texts at once")
 
-    def check_sizes(self, asked: Asked) -> None:
+    def check_sizes(self, query: Asked) -> None:
         """Refuse more texts, or longer ones, than the limits allow."""
-        if len(asked.texts) > self.limits.texts:
+        if len(query.texts) > self.limits.texts:
             raise HTTPException(
-                413, f"{len(asked.texts)} texts; a request may have {self.limits.texts}"
+                413, f"{len(query.texts)} texts; a request may have {self.limits.texts}"
             )
-        longest = max(map(len, asked.texts))
+        longest = max(map(len, query.texts))
         if longest > self.limits.characters:
             raise HTTPException(
                 413, f"a text of {longest} characters; it may have {self.limits.characters}"
             )
 
-    async def predict(self, asked: Asked) -> Any:
+    async def predict(self, query: Asked) -> Any:
         """The entities that the server's tagger finds in each text."""
-        self.check_sizes(asked)
+        self.check_sizes(query)
         tagger = self.tagger
         if tagger is None:
             raise HTTPException(404, "this server has no tagger; kepl serve --model gives it one")
         try:
             async with asyncio.timeout(self.limits.seconds):
                 running = asyncio.get_running_loop().run_in_executor
-                found = await running(self.tagging, lambda: list(tagger.predict(asked.texts)))
+                predicted = await running(self.tagging, lambda: list(tagger.predict(query.texts)))
         except TimeoutError as error:
             raise self.late() from error
-        mentions = [[span._asdict() for span in own] for own in found]
-        pairs = zip(asked.texts, mentions, strict=True)
-        return {"documents": [{"text": text, "mentions": own} for text, own in pairs]}
+        mentions = [[span._asdict() for span in spans] for spans in predicted]
+        pairs = zip(query.texts, mentions, strict=True)
+        return {"documents": [{"text": text, "mentions": spans} for text, spans in pairs]}
 
     def search(
         self,
@@ -281,10 +281,10 @@ class Service:
     ) -> Any:
         """The entities that have a name, or whose names contain it."""
         try:
-            found, count = self.names.find(name, FOUND)
+            rows, count = self.names.find(name, FOUND)
         except InputError as error:
             raise HTTPException(422, str(error)) from error
-        return {"entities": found, "count": count}
+        return {"entities": rows, "count": count}
 
     def entity(
         self,

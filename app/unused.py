@@ -174,22 +174,22 @@ RULES: dict[str, tuple[Rule, ...]] = {
 
 def flat(function: Callable[..., Any], arguments: Arguments) -> dict[str, Any]:
     """Arguments of a command with the options of its groups in place of these."""
-    found = dict(arguments)
+    merged = dict(arguments)
     for group in groups_of(function):
-        values = found.pop(group)
-        found |= {
+        values = merged.pop(group)
+        merged |= {
             option.name: getattr(values, option.name) for option in dataclasses.fields(values)
         }
-    return found
+    return merged
 
 
 def check_used(
-    verb: str, function: Callable[..., Any], arguments: Arguments, given: Collection[str]
+    verb: str, function: Callable[..., Any], arguments: Arguments, typed: Collection[str]
 ) -> None:
     """Raise InputError for an option that is given and has no use beside the other arguments."""
     values = flat(function, arguments)
     for rule in RULES.get(verb, ()):
-        unused = sorted(set(rule.options) & set(given))
+        unused = sorted(set(rule.options) & set(typed))
         if unused and unused[0] in values and not rule.is_used(values):
             raise InputError(
                 f"kepl {verb}: --{unused[0].replace('_', '-')} has no use here; it belongs to"

@@ -46,11 +46,11 @@ class Size:
 
 def docstring_lines(tree: ast.Module) -> set[int]:
     """The lines at which the docstrings of a module begin."""
-    found = set()
+    lines = set()
     for node in ast.walk(tree):
         if isinstance(node, (ast.Module, ast.ClassDef, *Function)) and ast.get_docstring(node):
-            found.add(node.body[0].lineno)
-    return found
+            lines.add(node.body[0].lineno)
+    return lines
 
 
 def measure(text: str) -> Size:

@@ -32,7 +32,7 @@ def missing(installed: Iterable[str], python: str) -> list[str]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     have = {canonicalize_name(name) for name in installed}
     waiting = [Requirement(text) for text in (*project["dependencies"], *TOOLS)]
-    found: dict[str, str] = {}
+    absent: dict[str, str] = {}
     seen: set[str] = set()
     while waiting:
         wanted = waiting.pop()
@@ -41,10 +41,10 @@ def missing(installed: Iterable[str], python: str) -> list[str]:
         if key in seen or name in UNUSED or (name in have and not wanted.extras):
             continue
         seen.add(key)
-        own = importlib.metadata.distribution(name)
+        distribution = importlib.metadata.distribution(name)
         if name not in have:
-            found[name] = f"{name}=={own.version.partition('+')[0]}"
-        for text in own.requires or ():
+            absent[name] = f"{name}=={distribution.version.partition('+')[0]}"
+        for text in distribution.requires or ():
             next_one = Requirement(text)
             versions = {"python_version": python, "python_full_version": f"{python}.0"}
             extras = ["", *wanted.extras]
@@ -52,27 +52,27 @@ def missing(installed: Iterable[str], python: str) -> list[str]:
                 next_one.marker.evaluate(versions | {"extra": extra}) for extra in extras
             ):
                 waiting.append(next_one)
-    return [found[name] for name in sorted(found)]
+    return [absent[name] for name in sorted(absent)]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Packages that another machine lacks.")
     parser.add_argument("--installed", type=Path, help="its pip list --format freeze")
     parser.add_argument("--python", default="3.12", help="its version of Python")
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     names: list[str] = []
-    if asked.installed:
+    if arguments.installed:
         try:
-            lines = asked.installed.read_text().split()
+            lines = arguments.installed.read_text().split()
         except OSError as error:
-            parser.error(f"{asked.installed}: {error.strerror}")
+            parser.error(f"{arguments.installed}: {error.strerror}")
         names = [line.partition("==")[0] for line in lines if "==" in line]
         if not names:
             parser.error(
-                f"{asked.installed}: no line name==version; expected the output of pip list"
+                f"{arguments.installed}: no line name==version; expected the output of pip list"
                 " --format freeze"
             )
-    lacking = missing(names, asked.python)
+    lacking = missing(names, arguments.python)
     print("\n".join(lacking) if lacking else "nothing is missing")
     if lacking:
         platforms = " ".join(
@@ -82,7 +82,7 @@ def main() -> None:
             "\n# where there is a network, with the lines above in gpu-wheels.txt (what has no"
             " wheel is built):"
             "\n# while read -r line; do pip download -q --no-deps --only-binary :all:"
-            f" --python-version {asked.python} {platforms} -d wheels $line"
+            f" --python-version {arguments.python} {platforms} -d wheels $line"
             " || pip wheel -q --no-deps -w wheels $line; done < gpu-wheels.txt"
             "\n# on the other machine: pip install --no-index --no-deps --target site wheels/*.whl;"
             " export PYTHONPATH=$PWD:$PWD/site"

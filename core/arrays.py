@@ -57,8 +57,8 @@ def read_table(
     wanted = list(columns) or (schema.names if schema is not None else None)
     try:
         file = pq.ParquetFile(path)  # pq.read_table would import pyarrow.dataset first
-        known = file.schema_arrow.names
-        if wanted is not None and (missing := [name for name in wanted if name not in known]):
+        stored = file.schema_arrow.names
+        if wanted is not None and (missing := [name for name in wanted if name not in stored]):
             raise InputError(
                 f"{path}: expected the columns {', '.join(wanted)}; {', '.join(missing)} missing."
                 f" {again}"

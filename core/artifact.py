@@ -129,8 +129,8 @@ class Artifact:
 
     def _describes(self, manifest: Mapping[str, Any]) -> bool:
         inside = next((manifest.get(key) for key in SETTINGS if key in self.keys), manifest)
-        known = inside.get("format") if isinstance(inside, Mapping) else None
-        return known == self.format and manifest.keys() >= set(self.keys)
+        stored = inside.get("format") if isinstance(inside, Mapping) else None
+        return stored == self.format and manifest.keys() >= set(self.keys)
 
     def read(self, folder: str | Path, files: Collection[str] | None = None) -> dict[str, Any]:
         """The manifest of such a folder, whose `files` (all) are those that it describes. Raises
@@ -166,23 +166,23 @@ class Artifact:
         made_of: {key of the manifest: value}. Raises InputError where the folder holds something
         else.
         """
-        folder, own = Path(folder), json.loads(json.dumps(made_of))
+        folder, expected = Path(folder), json.loads(json.dumps(made_of))
         if not has_manifest(folder):
             self.check_replaceable(folder)
             return False
         try:
             manifest = read_manifest(folder)
-            same = all(manifest.get(key) == value for key, value in own.items())
+            same = all(manifest.get(key) == value for key, value in expected.items())
             if same and not fresh:
                 self.check(folder, manifest)
         except InputError as error:
             print(f"{error}\n{folder}: built again", file=sys.stderr)
             return False
-        known = own.keys() <= manifest.keys() or (self.keys and self._describes(manifest))
-        if not known:
+        described = expected.keys() <= manifest.keys() or (self.keys and self._describes(manifest))
+        if not described:
             raise self._other(folder)
         if not same and not fresh:
-            changed = sorted(key for key, value in own.items() if manifest.get(key) != value)
+            changed = sorted(key for key, value in expected.items() if manifest.get(key) != value)
             print(
                 f"{folder}: built again, in place of a {self.name} of other {', '.join(changed)}",
                 file=sys.stderr,
@@ -213,11 +213,11 @@ class Artifact:
         if self.verified != "{}" or not has_manifest(folder):
             return []
         try:
-            known = read_manifest(folder).get("sha256")
+            checksums = read_manifest(folder).get("sha256")
         except InputError:
             return []
-        own = {folder / name for name in known} if isinstance(known, dict) else set()
-        return [file for file in files_in(folder) if file not in own] if own else []
+        listed = {folder / name for name in checksums} if isinstance(checksums, dict) else set()
+        return [file for file in files_in(folder) if file not in listed] if listed else []
 
     def say_kept(self, folder: Path) -> None:
         """Say that a folder is kept, on standard error."""
@@ -304,7 +304,7 @@ def _hold(
 ) -> None:
     files = [Path(place) / name for name, _ in sums]
     with ThreadPoolExecutor(4) as threads:  # hashing leaves Python's lock
-        found = threads.map(lambda file: sha256(file) if os.path.isfile(file) else None, files)
-    for file, (_, checksum), own in zip(files, sums, found, strict=True):
-        if own != checksum:
+        computed = threads.map(lambda file: sha256(file) if os.path.isfile(file) else None, files)
+    for file, (_, checksum), actual in zip(files, sums, computed, strict=True):
+        if actual != checksum:
             raise InputError(f"{file}: missing, or not the file its manifest describes. {again}")

@@ -174,11 +174,11 @@ COMMANDS = {
 def paper_commands() -> dict[str, Command]:
     """The commands of papers alone: experiments/<paper>/commands.yaml, {words: {function, about,
     positions}}."""
-    found: dict[str, Command] = {}
+    commands: dict[str, Command] = {}
     for file in sorted((ROOT / "experiments").glob("*/commands.yaml")):
-        own = yaml.safe_load(file.read_text("utf-8"))
-        found |= {name: Command(**fields) for name, fields in own.items()}
-    return found
+        listed = yaml.safe_load(file.read_text("utf-8"))
+        commands |= {name: Command(**fields) for name, fields in listed.items()}
+    return commands
 
 
 COMMANDS |= paper_commands()

@@ -89,12 +89,14 @@ class _Runner:
 
     def run(self, words: list[str], cwd: str, environment: dict[str, str], log: str) -> int:
         # what Ray has chosen
-        given = {name: os.environ[name] for name in ("CUDA_VISIBLE_DEVICES",) if name in os.environ}
+        inherited = {
+            name: os.environ[name] for name in ("CUDA_VISIBLE_DEVICES",) if name in os.environ
+        }
         with open(log, "ab") as output:
             return subprocess.run(
                 words,
                 cwd=cwd,
-                env=environment | given,
+                env=environment | inherited,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 preexec_fn=dies_with_its_parent,
@@ -108,9 +110,9 @@ class _OnRay:
         self.ray = cluster()
         Path(log).write_bytes(b"")
         # what it starts itself stays on its node: it would wait for the processor that it has
-        own = {name: value for name, value in environment.items() if name != "RAY_ADDRESS"}
-        own |= SAFE_PATH | {"ENGINE": "processes"}
-        self.given, self.log = (words, cwd, own, log), log
+        variables = {name: value for name, value in environment.items() if name != "RAY_ADDRESS"}
+        variables |= SAFE_PATH | {"ENGINE": "processes"}
+        self.given, self.log = (words, cwd, variables, log), log
         self.gpus = int(self.ray.cluster_resources().get("GPU", 0) > 0) if gpus is None else gpus
         self.ended = False
         self._start()

@@ -20,14 +20,14 @@ def import_object(name: str, room: str) -> Any:
     if parts[0] != room or len(parts) < 3:
         raise InputError(f"{name}: expected {room}.<file>.<function>")
     try:
-        found: Any = importlib.import_module(".".join(parts[:2]))
+        target: Any = importlib.import_module(".".join(parts[:2]))
         for place, part in enumerate(parts[2:], 3):
-            if isinstance(found, ModuleType) and not hasattr(found, part):
+            if isinstance(target, ModuleType) and not hasattr(target, part):
                 # a file of a package that nothing has imported yet
                 importlib.import_module(".".join(parts[:place]))
-            found = getattr(found, part)
+            target = getattr(target, part)
     except (ImportError, AttributeError) as error:
         raise InputError(f"{name}: {error}. Expected {room}.<file>.<function>.") from error
-    if str(getattr(found, "__module__", None)).partition(".")[0] != room:
+    if str(getattr(target, "__module__", None)).partition(".")[0] != room:
         raise InputError(f"{name}: not defined in {room}. Expected {room}.<file>.<function>.")
-    return found
+    return target

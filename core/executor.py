@@ -118,21 +118,21 @@ class PartsFolder:
         self.out, self.settings, self._lock, self._digest = out, settings, lock, digest(settings)
         self.manifest: dict[str, Any] | None = None
         state, manifest = out / "state.json", manifest_path(out)
-        known = next((path for path in (manifest, state) if path.exists()), None)
-        if known is None and (other := sorted(p.name for p in out.iterdir() if p.name != ".lock")):
+        record = next((path for path in (manifest, state) if path.exists()), None)
+        if record is None and (other := sorted(p.name for p in out.iterdir() if p.name != ".lock")):
             raise InputError(f"{out}: holds {other[0]!r} and no {what}. Choose another folder.")
         for place in (out, out / "markers"):
             remove_leftovers(place)
         anything = manifest.exists() or any(
             part.is_dir() or part.stat().st_size for part in out.glob(pattern)
         )
-        if known and (fresh or not anything):
+        if record and (fresh or not anything):
             for part in out.glob(pattern):
                 shutil.rmtree(part) if part.is_dir() else part.unlink()
             shutil.rmtree(out / "markers", ignore_errors=True)
-            known = None
-        if known:
-            was = read_json(known)
+            record = None
+        if record:
+            was = read_json(record)
             before = was.get("settings") if isinstance(was, dict) else None
             if before != self.settings:
                 differ = [
@@ -144,7 +144,7 @@ class PartsFolder:
                     f"{out}: was begun with other settings ({', '.join(differ)}). Add {anew} to do"
                     " it anew, or choose another folder."
                 )
-            if known == manifest and all((out / file).is_file() for file in was.get("sha256", ())):
+            if record == manifest and all((out / file).is_file() for file in was.get("sha256", ())):
                 self.manifest = was
                 return
         write_json(state, {"settings": self.settings})
@@ -161,13 +161,15 @@ class PartsFolder:
         if not file.is_file():
             return None
         marker = read_object(file)
-        files = {self.out / own: size for own, (size, _) in marker["files"].items()}
-        there = all(own.is_file() and own.stat().st_size == size for own, size in files.items())
-        return marker["counts"] if there and marker["of"] == self._part_digest(part) else None
+        files = {self.out / path: size for path, (size, _) in marker["files"].items()}
+        complete = all(
+            path.is_file() and path.stat().st_size == size for path, size in files.items()
+        )
+        return marker["counts"] if complete and marker["of"] == self._part_digest(part) else None
 
     def done(self, parts: Sequence[Part]) -> list[Counts]:
         """The counts of those parts that are done."""
-        return [own for part in parts if (own := self._read_counts(part)) is not None]
+        return [counts for part in parts if (counts := self._read_counts(part)) is not None]
 
     def map(
         self,
@@ -197,12 +199,12 @@ class PartsFolder:
         done stay.
         """
         engine = engine_of(engine)
-        found: dict[str, Counts | None] = {}
+        counted: dict[str, Counts | None] = {}
         for part in parts:
-            found[part.name] = own = self._read_counts(part)
-            if own is not None:
-                each(own)
-        todo = [part for part in parts if found[part.name] is None]
+            counted[part.name] = part_counts = self._read_counts(part)
+            if part_counts is not None:
+                each(part_counts)
+        todo = [part for part in parts if counted[part.name] is None]
         if todo:
             jobs = [(make, part, self.out, self._part_digest(part)) for part in todo]
             results = (
@@ -215,10 +217,10 @@ class PartsFolder:
                 )
             )
             for name, counts in results:
-                found[name] = counts
+                counted[name] = counts
                 finished(counts)
                 each(counts)
-        return [own for part in parts if (own := found[part.name]) is not None]
+        return [part_counts for part in parts if (part_counts := counted[part.name]) is not None]
 
     def finish(self, parts: Sequence[Part], facts: dict[str, Any]) -> dict[str, Any]:
         """Write the manifest of the whole folder and return it: `facts`, the settings, and the
@@ -239,14 +241,16 @@ Job = tuple[Make, Part, Path, str]
 
 def _one(job: Job, begun: Any) -> tuple[str, Counts]:
     """Make a part, and then its marker."""
-    make, part, out, of = job
+    make, part, out, whole = job
     path = out / part.name
     counts = make(begun, part.task, path)
     files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
     facts = {
         file.relative_to(out).as_posix(): (file.stat().st_size, sha256(file)) for file in files
     }
-    write_json(out / "markers" / f"{part.name}.json", {"of": of, "counts": counts, "files": facts})
+    write_json(
+        out / "markers" / f"{part.name}.json", {"of": whole, "counts": counts, "files": facts}
+    )
     return part.name, counts
 
 

@@ -120,15 +120,15 @@ def remove_leftovers(folder: str | Path, pattern: str = "*") -> None:
 
     An older folder that such a process had taken away, and nothing has replaced, is put back.
     """
-    own = re.compile(
+    temporary = re.compile(
         rf"\.{re.escape(_machine())}-(\d+)-(\d*)-[0-9a-f]{{8}}(\.old)?{re.escape(PARTIAL)}$"
     )
     for left in Path(folder).glob(f"{pattern}{PARTIAL}"):
-        found = own.search(left.name)
-        if not found or _began(int(found[1])) == found[2]:
+        match = temporary.search(left.name)
+        if not match or _began(int(match[1])) == match[2]:
             continue
-        whole = left.with_name(left.name[: found.start()])
-        if found[3] and not whole.exists():
+        whole = left.with_name(left.name[: match.start()])
+        if match[3] and not whole.exists():
             os.replace(left, whole)
         else:
             shutil.rmtree(left) if left.is_dir() else left.unlink(missing_ok=True)
@@ -144,8 +144,8 @@ def _tidy_folder(folder: str) -> None:
 def _sync(path: Path) -> None:
     """Wait until a file, or a folder with all that is in it, is on the disk: a rename alone
     survives a power cut without it."""
-    for one in [*(path.rglob("*") if path.is_dir() else ()), path]:
-        number = os.open(one, os.O_RDONLY)
+    for entry in [*(path.rglob("*") if path.is_dir() else ()), path]:
+        number = os.open(entry, os.O_RDONLY)
         try:
             os.fsync(number)
         finally:
@@ -179,8 +179,8 @@ def _system_error(error: BaseException | None) -> OSError | None:
 
 
 def _number_in(error: BaseException) -> int | None:
-    found = re.search(r"(?:os error |errno )(\d+)", str(error))
-    return int(found[1]) if found else None
+    match = re.search(r"(?:os error |errno )(\d+)", str(error))
+    return int(match[1]) if match else None
 
 
 @contextlib.contextmanager
@@ -189,7 +189,7 @@ def explain_failures(path: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if isinstance(error, BrokenPipeError) or (found := _system_error(error)) is None:
+        if isinstance(error, BrokenPipeError) or (cause := _system_error(error)) is None:
             raise
         elsewhere = (
             error.filename
@@ -197,7 +197,7 @@ def explain_failures(path: Path) -> Iterator[None]:
             else None
         )
         raise explain_error(
-            found, Path(elsewhere) if elsewhere and PARTIAL not in elsewhere else path
+            cause, Path(elsewhere) if elsewhere and PARTIAL not in elsewhere else path
         ) from error
 
 

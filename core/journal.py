@@ -101,10 +101,15 @@ class Journal:
         self._handle.truncate(size)  # a line that a killed process had begun
         self._unsure = bool(size)  # it may have sent lines and not noted it
         if not size:
-            own = started_by() | read_inherited_tags() | dict(tags or {})
-            own |= {PARENT: str(parent)} if parent else {}
+            tags_of_run = started_by() | read_inherited_tags() | dict(tags or {})
+            tags_of_run |= {PARENT: str(parent)} if parent else {}
             self._write(
-                {"experiment": experiment, "run": name, "tags": own, "key": secrets.token_hex(8)}
+                {
+                    "experiment": experiment,
+                    "run": name,
+                    "tags": tags_of_run,
+                    "key": secrets.token_hex(8),
+                }
             )
         elif ended in ("FAILED", "KILLED"):
             self.end("RUNNING")  # it resumes
@@ -131,9 +136,9 @@ class Journal:
     def metric(self, key: str, value: float, step: int, again: bool = False) -> None:
         """A value at a step. One that a resumed run logs a second time is left out; `again`: the
         later value counts."""
-        key, known = metric_name(key), self._steps.setdefault(metric_name(key), set())
-        if again or step not in known:
-            known.add(step)
+        key, logged = metric_name(key), self._steps.setdefault(metric_name(key), set())
+        if again or step not in logged:
+            logged.add(step)
             self._write({"metric": key, "value": float(value), "step": int(step)})
 
     def metrics(self, values: Mapping[str, float], step: int = 0, again: bool = False) -> None:
@@ -244,8 +249,8 @@ def deliver_lines(folder: Path, unsure: bool = True) -> int:
     unsure: whether an earlier delivery may have arrived without its answer, so that MLflow is asked
         what it has.
     """
-    known = _read_known(folder)
-    place = known.get("delivered", 0) if known.get("tracking_uri") == tracking_uri() else 0
+    record = _read_known(folder)
+    place = record.get("delivered", 0) if record.get("tracking_uri") == tracking_uri() else 0
     lines = list(_lines(folder / JOURNAL, place))
     if not lines:
         return 0
@@ -256,7 +261,7 @@ def deliver_lines(folder: Path, unsure: bool = True) -> int:
         with _one_writer():
             return _send(folder, lines, place, unsure)
     except (MlflowException, SQLAlchemyError, OSError) as error:
-        if known and getattr(error, "error_code", "") == "RESOURCE_DOES_NOT_EXIST":
+        if record and getattr(error, "error_code", "") == "RESOURCE_DOES_NOT_EXIST":
             LOG.warning(f"{folder / KNOWN}: MLflow no longer has this run; a new one replaces it")
             write_json(folder / KNOWN, {})
             return deliver_lines(folder)
@@ -305,14 +310,14 @@ def _send(folder: Path, lines: list[tuple[dict[str, Any], int]], place: int, uns
     run_id = _run_of(client, folder)
     first = place == 0 or unsure
     params = set(client.get_run(run_id).data.params) if first else set()
-    there: dict[str, set[tuple[int, int]]] = {}
+    delivered: dict[str, set[tuple[int, int]]] = {}
 
     def new(line: dict[str, Any]) -> bool:
         if not unsure:
             return True
-        if (key := line["metric"]) not in there:
-            there[key] = {(m.step, m.timestamp) for m in client.get_metric_history(run_id, key)}
-        return (line["step"], line["time"]) not in there[key]
+        if (key := line["metric"]) not in delivered:
+            delivered[key] = {(m.step, m.timestamp) for m in client.get_metric_history(run_id, key)}
+        return (line["step"], line["time"]) not in delivered[key]
 
     for begin in range(0, len(lines), BATCH):
         some = [line for line, _ in lines[begin : begin + BATCH]]
@@ -354,8 +359,8 @@ def _send_dataset(client: MlflowClient, run_id: str, line: dict[str, Any]) -> No
     from mlflow.entities import Dataset, DatasetInput
 
     source = json.dumps({"uri": line["source"]})
-    own = Dataset(line["dataset"], line["digest"], "local", source)
-    client.log_inputs(run_id, [DatasetInput(own, [])])
+    dataset = Dataset(line["dataset"], line["digest"], "local", source)
+    client.log_inputs(run_id, [DatasetInput(dataset, [])])
 
 
 def user_name() -> str:
@@ -381,18 +386,18 @@ def started_by() -> dict[str, str]:
 def _run_of(client: MlflowClient, folder: Path) -> str:
     """The MLflow run of the journal in `folder`; made where there is none, found again by its key
     where its answer was lost."""
-    known = _read_known(folder)
-    if known.get("run_id") and known.get("tracking_uri") == tracking_uri():
-        return str(known["run_id"])
+    record = _read_known(folder)
+    if record.get("run_id") and record.get("tracking_uri") == tracking_uri():
+        return str(record["run_id"])
     header, _ = next(_lines(folder / JOURNAL))
     experiment = use_experiment(header["experiment"])
-    found = client.search_runs(
+    runs = client.search_runs(
         [experiment], f"tags.`kepl.journal` = '{header['key']}'", max_results=1
     )
     tags = {key: shorten_value(_tag(key, value), TAG) for key, value in header["tags"].items()} | {
         "kepl.journal": header["key"]
     }
-    run = found[0] if found else client.create_run(experiment, header["time"], tags, header["run"])
+    run = runs[0] if runs else client.create_run(experiment, header["time"], tags, header["run"])
     return str(run.info.run_id)
 
 
@@ -461,17 +466,17 @@ def history(folder: str | Path, key: str) -> list[tuple[int, float]]:
 def find_waiting(folder: str | Path | None = None, parent: str | None = None) -> list[Path]:
     """Folders below `folder` (default: that of all runs) whose journal MLflow does not have as a
     whole; with `parent`, an id, only of runs right under that one."""
-    found = []
+    waiting = []
     for path in sorted(Path(folder or runs_folder()).rglob(JOURNAL)):
         if parent is not None and _header(path).get("tags", {}).get(PARENT) != parent:
             continue
-        known = _read_known(path.parent)
+        record = _read_known(path.parent)
         if (
-            known.get("tracking_uri") != tracking_uri()
-            or known.get("delivered", 0) < path.stat().st_size
+            record.get("tracking_uri") != tracking_uri()
+            or record.get("delivered", 0) < path.stat().st_size
         ):
-            found.append(path.parent)
-    return found
+            waiting.append(path.parent)
+    return waiting
 
 
 def forget_lost(folder: str | Path | None = None) -> None:
@@ -483,11 +488,11 @@ def forget_lost(folder: str | Path | None = None) -> None:
     client = MlflowClient(tracking_uri())
     with explaining_store(), _one_writer():
         for path in sorted(Path(folder or runs_folder()).rglob(JOURNAL)):
-            known = _read_known(path.parent)
-            if not known.get("run_id") or known.get("tracking_uri") != tracking_uri():
+            record = _read_known(path.parent)
+            if not record.get("run_id") or record.get("tracking_uri") != tracking_uri():
                 continue
             try:
-                client.get_run(known["run_id"])
+                client.get_run(record["run_id"])
             except MlflowException as error:
                 if error.error_code != "RESOURCE_DOES_NOT_EXIST":
                     raise
@@ -501,15 +506,15 @@ def sync(folder: str | Path | None = None, parent: str | None = None) -> tuple[i
     Raises InputError when MLflow does not answer.
     """
     runs = lines = busy = 0
-    for one in find_waiting(folder, parent):
-        with open(one / JOURNAL, "rb") as handle:
+    for path in find_waiting(folder, parent):
+        with open(path / JOURNAL, "rb") as handle:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 busy += 1  # it delivers by itself
                 continue
             try:
-                lines += deliver_lines(one)
+                lines += deliver_lines(path)
             except Away as error:
                 raise InputError(
                     f"MLflow at {tracking_uri()} does not answer ({error}). Start it, or set"

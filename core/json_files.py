@@ -215,69 +215,69 @@ def json_records(
     check_encoding(encoding)
     cut = "The file may be cut; fetch it again."
     with open_input(path) as handle:
-        given = _Values(handle, path, encoding)
-        if given.next() == "\ufeff":
-            given.move(given.at + 1)
-        inside = bool(keys) and given.take("{") != ""
-        if inside and not _list_under(given, keys):
+        values = _Values(handle, path, encoding)
+        if values.next() == "\ufeff":
+            values.move(values.at + 1)
+        inside = bool(keys) and values.take("{") != ""
+        if inside and not _list_under(values, keys):
             raise InputError(
                 f"{path}: expected a list of objects, or an object with one under"
                 f" {' or '.join(keys)}."
             )
-        listed = given.take("[") != ""
+        listed = values.take("[") != ""
         if keys and not listed:
             raise InputError(
                 f"{path}: expected a list of objects, or an object with one under"
                 f" {' or '.join(keys)}."
             )
         done = False
-        while mark := given.next():
+        while mark := values.next():
             if listed and mark == "]":
-                given.take("]")
+                values.take("]")
                 done = True
                 break
-            where = given.where
-            value = given.value()
+            where = values.where
+            value = values.value()
             if not isinstance(value, dict):
                 raise InputError(f"{where}: expected a JSON object, got {type(value).__name__}.")
             yield where, value
             if listed:
-                given.next()
-                if given.take("]"):
+                values.next()
+                if values.take("]"):
                     done = True
                     break
-                if not given.take(","):
-                    raise InputError(f"{given.where}: expected a comma or the list's end. {cut}")
+                if not values.take(","):
+                    raise InputError(f"{values.where}: expected a comma or the list's end. {cut}")
         if listed and not done:
-            raise InputError(f"{given.where}: the list does not end. {cut}")
-        if inside and given.take(","):
-            _list_under(given, ())
-        elif inside and not given.take("}"):
-            raise InputError(f"{given.where}: the object does not end. {cut}")
-        if listed and given.next():
-            raise InputError(f"{given.where}: text after the end of the list. {cut}")
+            raise InputError(f"{values.where}: the list does not end. {cut}")
+        if inside and values.take(","):
+            _list_under(values, ())
+        elif inside and not values.take("}"):
+            raise InputError(f"{values.where}: the object does not end. {cut}")
+        if listed and values.next():
+            raise InputError(f"{values.where}: text after the end of the list. {cut}")
 
 
-def _list_under(given: _Values, keys: Sequence[str]) -> bool:
+def _list_under(values: _Values, keys: Sequence[str]) -> bool:
     """Go to the value of the first key in `keys` of an object; False when the object has ended
     without one."""
-    if given.take("}"):
+    if values.take("}"):
         return False
     while True:
-        where = given.where
-        key = given.value()
-        if not isinstance(key, str) or not given.take(":"):
+        where = values.where
+        key = values.value()
+        if not isinstance(key, str) or not values.take(":"):
             raise InputError(
                 f"{where}: expected a key and a colon, got {excerpt(key)}. The file may be cut;"
                 " fetch it again."
             )
         if key in keys:
             return True
-        given.value()
-        mark = given.take(",}")
+        values.value()
+        mark = values.take(",}")
         if not mark:
             raise InputError(
-                f"{given.where}: the object does not end. The file may be cut; fetch it again."
+                f"{values.where}: the object does not end. The file may be cut; fetch it again."
             )
         if mark == "}":
             return False

@@ -76,7 +76,7 @@ def quiet_libraries() -> None:
         from huggingface_hub.utils import are_progress_bars_disabled, enable_progress_bars
         from transformers.utils.logging import disable_progress_bar
 
-        shown = not are_progress_bars_disabled()
+        bars = not are_progress_bars_disabled()
         disable_progress_bar()
-        if shown:
+        if bars:
             enable_progress_bars()

@@ -58,16 +58,16 @@ def check_no_input(path: Path, inputs: Sequence[str | Path]) -> None:
     """Raise InputError where an output, a file or a folder, is one of `inputs`, or inside a folder
     of them."""
     places = [Path(os.path.realpath(path)), Path(os.path.abspath(path))]
-    for given in map(Path, inputs):
-        if not os.path.exists(given):
+    for source in map(Path, inputs):
+        if not os.path.exists(source):
             continue
-        if any(_same(place, given) for place in places):
+        if any(_same(place, source) for place in places):
             raise InputError(f"{path}: an input of the command. Choose another output.")
-        if os.path.isdir(given) and any(
-            _same(above, given) for place in places for above in place.parents
+        if os.path.isdir(source) and any(
+            _same(above, source) for place in places for above in place.parents
         ):
             raise InputError(
-                f"{path}: inside the folder {given}, which is an input of the command. Choose"
+                f"{path}: inside the folder {source}, which is an input of the command. Choose"
                 " another output."
             )
 
@@ -142,12 +142,13 @@ class Output:
                 f"{self.path}: exists, and is not a file that this command wrote and nobody"
                 " changed. Choose another output, or replace it with --fresh."
             )
-        own = json.loads(json.dumps(settings))
+        identity = json.loads(json.dumps(settings))
         before = manifest.get("settings")
-        if before != own:
+        if before != identity:
             raise InputError(
-                f"{self.path}: complete, and made with other settings: {_difference(before, own)}. "
-                "Choose another output, or make it again with --fresh."
+                f"{self.path}: complete, and made with other settings:"
+                f" {_difference(before, identity)}. Choose another output, or make it again with"
+                " --fresh."
             )
         facts = manifest.get("facts")
         return facts if isinstance(facts, dict) else {}
@@ -184,38 +185,38 @@ def claimed_files(folder: Path | None, names: Sequence[str], fresh: bool = False
         yield
         return
     record = folder / RECORD
-    known = _read_record(record)
+    claims = _read_record(record)
     for name in names:
         file = folder / name
         check_writable(file)
-        ours = name in known and known[name] in (None, sha256(file) if file.is_file() else None)
+        ours = name in claims and claims[name] in (None, sha256(file) if file.is_file() else None)
         if file.exists() and not ours and not fresh:
             raise InputError(
                 f"{file}: exists, and is not a file that this command wrote and nobody changed."
                 " Choose another folder, or replace it with --fresh."
             )
-    write_json(record, known | dict.fromkeys(names))
+    write_json(record, claims | dict.fromkeys(names))
     try:
         yield
     finally:
-        made = {name: sha256(folder / name) for name in names if (folder / name).is_file()}
-        write_json(record, {n: s for n, s in known.items() if n not in names} | made)
+        checksums = {name: sha256(folder / name) for name in names if (folder / name).is_file()}
+        write_json(record, {n: s for n, s in claims.items() if n not in names} | checksums)
 
 
 def _read_record(record: Path) -> dict[str, str | None]:
     if not record.exists():
         return {}
-    known = read_object(record)
-    if not all(value is None or isinstance(value, str) for value in known.values()):
+    claims = read_object(record)
+    if not all(value is None or isinstance(value, str) for value in claims.values()):
         raise InputError(
             f"{record}: no record of outputs; it is left alone. Choose another folder."
         )
-    return known
+    return claims
 
 
-def _same(one: Path, other: Path) -> bool:
+def _same(first: Path, other: Path) -> bool:
     """Whether two paths are one file or folder, by whatever names."""
-    return one == other or (os.path.exists(one) and os.path.samefile(one, other))
+    return first == other or (os.path.exists(first) and os.path.samefile(first, other))
 
 
 def _difference(before: object, now: Mapping[str, Any]) -> str:
@@ -229,11 +230,11 @@ def _difference(before: object, now: Mapping[str, Any]) -> str:
 def _describe_change(name: str, before: Any, now: Any) -> str:
     """What differs in a setting; of files with checksums the first that is new, gone or changed."""
     if name == "inputs" and _lists_files(before) and _lists_files(now):
-        known, given = dict(before), dict(now)
-        for file in (*given, *known):
-            if known.get(file) != given.get(file):
-                how = "changed" if file in known and file in given else "new"
-                return f"input {file} ({how if file in given else 'no more among them'})"
+        stored, current = dict(before), dict(now)
+        for file in (*current, *stored):
+            if stored.get(file) != current.get(file):
+                how = "changed" if file in stored and file in current else "new"
+                return f"input {file} ({how if file in current else 'no more among them'})"
     return f"{name} ({_shorten_json(before)} before, {_shorten_json(now)} now)"
 
 

@@ -148,7 +148,7 @@ def spans(path: Path, size: int, blank: bool = False) -> list[Span]:
     """
     if path.suffix.lower() in PACKED or path.stat().st_size <= size:
         return [Span(path)]
-    found, begin, first, place = [], 0, 1, 0
+    ranges, begin, first, place = [], 0, 1, 0
     with open_input(path) as handle:
         start = cast(io.BufferedReader, handle).peek(1 << 16)
         if b"\r" in start and b"\n" not in start:
@@ -160,9 +160,9 @@ def spans(path: Path, size: int, blank: bool = False) -> list[Span]:
                 continue  # of a line above the limit, which its reader reports, or of the last one
             number += 1
             if place - begin >= size and not (blank and raw.strip()):
-                found.append(Span(path, begin, place, first))
+                ranges.append(Span(path, begin, place, first))
                 begin, first = place, number
-    return [*found, Span(path, begin, place, first)] if place > begin else found
+    return [*ranges, Span(path, begin, place, first)] if place > begin else ranges
 
 
 def _between(handle: IO[bytes], span: Span) -> Iterator[bytes]:
@@ -197,12 +197,12 @@ def lines_of(
     check_encoding(encoding)
     unicode = codecs.lookup(encoding).name == "utf-8"
     part = isinstance(name, Span) and name != Span(name.path)
-    number, found = (
+    number, lines = (
         0,
         _between(handle, name) if isinstance(name, Span) and part else _raw_lines(handle),
     )
     try:
-        for number, raw in enumerate(found, name.line if isinstance(name, Span) else 1):
+        for number, raw in enumerate(lines, name.line if isinstance(name, Span) else 1):
             if len(raw) > _largest:
                 raise too_large(f"{name}:{number}", "a line")
             if b"\0" in raw or (number == 1 and raw.startswith(UTF_16_MARKS)):
@@ -300,11 +300,11 @@ def whole_number(where: str, what: str, value: Any) -> int:
         else ""
     )
     if re.fullmatch("[0-9]{1,12}", digits) is None:
-        shown = (
+        described = (
             "a number of many digits" if type(value) is int and value >= 10**12 else excerpt(value)
         )
         raise InputError(
-            f"{where}: expected a number under {what}, 0 or more, got {shown}. Fix the file."
+            f"{where}: expected a number under {what}, 0 or more, got {described}. Fix the file."
         )
     return int(digits)
 

@@ -107,12 +107,12 @@ def groups_of(function: Callable[..., Any]) -> dict[str, type]:
 def given_options(group: Any) -> dict[str, Any]:
     """The options of a group (a dataclass) that were given: on a command line, or in Python with
     another value than the default."""
-    given = getattr(group, "_given", None)
+    names = getattr(group, "_given", None)
     return {
         option.name: getattr(group, option.name)
         for option in dataclasses.fields(group)
         if (
-            getattr(group, option.name) != option.default if given is None else option.name in given
+            getattr(group, option.name) != option.default if names is None else option.name in names
         )
     }
 
@@ -125,11 +125,11 @@ def options_of(function: Callable[..., Any], extra: Sequence[Option] = ()) -> di
 @cache  # a wrong option is looked for in all commands
 def _read_options(function: Callable[..., Any]) -> dict[str, Option]:
     groups = groups_of(function)
-    found: dict[str, Option] = {}
+    options: dict[str, Option] = {}
     owners: list[Callable[..., Any]] = [function, *groups.values()]
     for owner in owners:
         described = reversed(owner.__mro__) if isinstance(owner, type) else [owner]
-        told = {
+        texts = {
             p.arg_name: p.description or ""
             for part in described
             for p in docstring_parser.parse(inspect.getdoc(part) or "").params
@@ -143,9 +143,9 @@ def _read_options(function: Callable[..., Any]) -> dict[str, Option]:
             if owner is function and (name in groups or name in NO_OPTIONS):
                 continue
             default = parameter.default
-            help = " ".join(told.get(name, "").split())
-            found[name] = Option(name, hints[name], default, help, heading)
-    return found
+            help = " ".join(texts.get(name, "").split())
+            options[name] = Option(name, hints[name], default, help, heading)
+    return options
 
 
 def with_options(
@@ -182,7 +182,7 @@ def collect(
     positions: the options that plain words set, in order.  what: the command, for messages.
     owners: the other commands that have an option.
     """
-    found: dict[str, tuple[str, Any]] = {}
+    values: dict[str, tuple[str, Any]] = {}
     waiting, left = deque(positions), deque(words)
     while left:
         word = left.popleft()
@@ -195,18 +195,18 @@ def collect(
             if form == "make" and not value:
                 continue  # NAME= is a setting that was not given
             content = take_value(word, options[key], value, left)
-            if key == "config" and key in found and is_list(options[key].type):
-                content = [*found[key][1], *content]  # files of settings are laid over each other
-            found[key] = (_typed_as(form, key), content)
+            if key == "config" and key in values and is_list(options[key].type):
+                content = [*values[key][1], *content]  # files of settings are laid over each other
+            values[key] = (_typed_as(form, key), content)
         elif waiting:
             key = waiting.popleft()
             content = [word, *take_words(left)] if is_list(options[key].type) else word
-            found[key] = (key.upper(), content)
+            values[key] = (key.upper(), content)
         else:
             raise InputError(
                 f"{what}: unexpected {word!r}; options are typed as --name value or NAME=value"
             )
-    return found
+    return values
 
 
 def split_setting(word: str) -> tuple[str, str, str | None] | None:
@@ -237,8 +237,8 @@ def take_value(word: str, option: Option, value: str | None, left: deque[str]) -
         numbers = _numbers(option.type)
         return [
             part
-            for own in take_words(left)
-            for part in (_split_list(own, option.type) if numbers else [own])
+            for item in take_words(left)
+            for part in (_split_list(item, option.type) if numbers else [item])
         ]
     if is_bool(option.type):
         return left.popleft() if left and left[0].lower() in TRUTH else "true"
@@ -264,14 +264,14 @@ def explain_unknown(
     key = name.lower().replace("-", "_")
     if key in RENAMED and RENAMED[key] in options:
         return f"{_typed_as(form, key)}: this setting is now called {_typed_as(form, RENAMED[key])}"
-    known = [_typed_as(form, option) for option in options]
-    shown = _typed_as(form, key) if form == "make" else f"--{name}"
+    names = [_typed_as(form, option) for option in options]
+    typed = _typed_as(form, key) if form == "make" else f"--{name}"
     if owners:
         return (
-            f"{what}: no setting {shown}; it belongs to {', '.join(owners)}. Choose from:"
-            f" {', '.join(known)}"
+            f"{what}: no setting {typed}; it belongs to {', '.join(owners)}. Choose from:"
+            f" {', '.join(names)}"
         )
-    return f"{what}: no setting {shown}; {list_known(shown, known)}"
+    return f"{what}: no setting {typed}; {list_known(typed, names)}"
 
 
 #: Parameters that are no options of the command line: those of recipes, and what checks the words
@@ -340,15 +340,15 @@ def is_bool(kind: Any) -> bool:
 
 def describe_type(kind: Any) -> str:
     """What values a type accepts, in words."""
-    told = []
+    parts = []
     for t in _parts(kind):
         name = getattr(t, "__name__", str(t))
         if get_origin(t) is Literal:
-            told.append("one of " + ", ".join(map(str, get_args(t))))
+            parts.append("one of " + ", ".join(map(str, get_args(t))))
         elif is_list(t):
-            told.append("whole numbers, with commas" if _numbers(t) else "one or several words")
+            parts.append("whole numbers, with commas" if _numbers(t) else "one or several words")
         else:
-            told.append(
+            parts.append(
                 {
                     "int": "a whole number",
                     "PositiveInt": "a whole number, 1 or more",
@@ -361,7 +361,7 @@ def describe_type(kind: Any) -> str:
                     "ClosedUnitInterval": "a number from 0 to 1",
                 }.get(name, name)
             )
-    return " or ".join(told)
+    return " or ".join(parts)
 
 
 def format_default(value: Any) -> str:
@@ -388,12 +388,12 @@ def help_text(
             heading = option.heading
             lines += ["", f"{heading}:" if heading else "of the model:"]
         head = f"  --{option.name.replace('_', '-')}"
-        told = (
+        note = (
             f"{option.help.rstrip('.')}. Accepts"
             f" {describe_type(option.type)}{format_default(option.default)}."
         )
         lines += textwrap.wrap(
-            told, 118, initial_indent=f"{head:<22}  ", subsequent_indent=" " * 24
+            note, 118, initial_indent=f"{head:<22}  ", subsequent_indent=" " * 24
         )
     lines += ["", "of every command:"]
     lines.append(
@@ -424,25 +424,25 @@ def parse(
     no default.
     """
     options = options_of(function, extra)
-    known = dict(options)
+    allowed = dict(options)
     if "config" not in options:  # the sweep's own file is named so
-        known["config"] = Option("config", Sequence[Path], None, "")
+        allowed["config"] = Option("config", Sequence[Path], None, "")
     words = [
         word
         for word in words
         if (name := word.partition("=")[0]) not in ignored or name.lower() in options
     ]
-    given = collect(words, known, positions, what, owners)
-    if "config" in given and "config" not in options:
-        given = read_settings(given.pop("config")[1], options, owners) | given
-    values = convert(given, options, known, what)
+    typed = collect(words, allowed, positions, what, owners)
+    if "config" in typed and "config" not in options:
+        typed = read_settings(typed.pop("config")[1], options, owners) | typed
+    values = convert(typed, options, allowed, what)
     for name, option in options.items():
         if option.default is inspect.Parameter.empty and values.get(name) is None:
             raise InputError(f"{what}: {name.upper()} is missing: {option.help}")
-    own = {
+    converted = {
         option.name: values[option.name] for option in extra if values.get(option.name) is not None
     }
-    return Parsed(grouped_arguments(function, values, given), own, frozenset(given))
+    return Parsed(grouped_arguments(function, values, typed), converted, frozenset(typed))
 
 
 def read_settings(
@@ -452,7 +452,7 @@ def read_settings(
 ) -> dict[str, tuple[str, Any]]:
     """{option: (file and name, text or texts)} of YAML files of settings, a later one over an
     earlier one. Raises InputError for a file that is none, and for a name that is no option."""
-    found: dict[str, tuple[str, Any]] = {}
+    settings: dict[str, tuple[str, Any]] = {}
     for file in files:
         for name, value in read_yaml(file, "settings, as name: value", words=True).items():
             key = str(name).replace("-", "_")
@@ -465,23 +465,23 @@ def read_settings(
             form = f"{file}: {name}"
             kind = options[key].type
             parts = value if isinstance(value, list) else [value]
-            nested = any(isinstance(one, dict | list) for one in parts)
+            nested = any(isinstance(item, dict | list) for item in parts)
             if nested and is_mapping(kind):
-                found[key] = form, json.dumps(value)
+                settings[key] = form, json.dumps(value)
                 continue
             if nested or (isinstance(value, list) and not is_list(kind)):
                 raise InputError(_wrong(form, excerpt(value), options[key]))
             if _numbers(kind):
-                found[key] = form, [part for text in parts for part in _split_list(text, kind)]
+                settings[key] = form, [part for text in parts for part in _split_list(text, kind)]
             else:
-                found[key] = form, parts if is_list(kind) else value
-    return found
+                settings[key] = form, parts if is_list(kind) else value
+    return settings
 
 
 def convert(
-    given: Mapping[str, tuple[str, Any]],
+    typed: Mapping[str, tuple[str, Any]],
     options: Mapping[str, Option],
-    known: Mapping[str, Option],
+    allowed: Mapping[str, Option],
     what: str,
 ) -> dict[str, Any]:
     """{option: its value} of what was typed. Raises InputError for a value of another type."""
@@ -493,45 +493,45 @@ def convert(
         kind = option.type if default is not None else option.type | None
         parser.add_argument(f"--{option.name}", type=kind, default=default)
     arguments = []
-    for name, (form, content) in given.items():
-        if is_bool(known[name].type):
+    for name, (form, content) in typed.items():
+        if is_bool(allowed[name].type):
             if str(content).lower() not in TRUTH:
-                raise InputError(_wrong(form, content, known[name]))
+                raise InputError(_wrong(form, content, allowed[name]))
             content = str(TRUTH[str(content).lower()]).lower()
         text = json.dumps(content) if isinstance(content, list) else content
         arguments.append(f"--{name}={text}")
     try:
         values: dict[str, Any] = parser.parse_args(arguments).as_dict()
     except ArgumentError as error:
-        raise InputError(explain(str(error), given, known, what)) from error
+        raise InputError(explain(str(error), typed, allowed, what)) from error
     return values
 
 
 def explain(
     error: str,
-    given: Mapping[str, tuple[str, Any]],
-    known: Mapping[str, Option],
+    typed: Mapping[str, tuple[str, Any]],
+    options: Mapping[str, Option],
     what: str,
 ) -> str:
     """jsonargparse's error in one line: the option as it was typed."""
     patterns = (r'[Kk]ey "(\w+)"', r"argument --(\w+)", r"'(\w+)'")
     named = (re.search(pattern, error) for pattern in patterns)
-    name = next((found[1] for found in named if found), "")
-    if name in given:
-        form, content = given[name]
-        return _wrong(form, content, known[name])
+    name = next((match[1] for match in named if match), "")
+    if name in typed:
+        form, content = typed[name]
+        return _wrong(form, content, options[name])
     return f"{what}: {' '.join(error.split())}"
 
 
 def grouped_arguments(
-    function: Callable[..., Any], values: Mapping[str, Any], given: Collection[str]
+    function: Callable[..., Any], values: Mapping[str, Any], typed: Collection[str]
 ) -> dict[str, Any]:
     """A function's arguments of option values, those of its groups of options put together. A group
     knows which of its own were given (:func:`given_options`)."""
     groups = groups_of(function)
     arguments: dict[str, Any] = {}
     for name, kind in groups.items():
-        own_names = {f.name for f in dataclasses.fields(kind)} & set(given)
+        own_names = {f.name for f in dataclasses.fields(kind)} & set(typed)
         arguments[name] = kind(**{option: values[option] for option in own_names})
         object.__setattr__(arguments[name], "_given", frozenset(own_names))
     for name in inspect.signature(function).parameters:

@@ -37,8 +37,8 @@ def newest_export(paper: str, stem: str | None = None) -> Path | None:
     A run is finished when finished.json is in its folder runs/<paper>/<stem>/<config hash>/seed<k>,
     beside export/.
     """
-    found = runs_folder().joinpath(paper).glob(f"{stem or '*'}/*/seed*/finished.json")
-    whole = [done for done in found if has_manifest(done.parent / "export")]
+    finished = runs_folder().joinpath(paper).glob(f"{stem or '*'}/*/seed*/finished.json")
+    whole = [done for done in finished if has_manifest(done.parent / "export")]
     newest = max(whole, key=lambda done: (done.stat().st_mtime_ns, str(done)), default=None)
     return newest.parent / "export" if newest else None
 

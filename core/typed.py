@@ -37,13 +37,17 @@ def check_types(function: Callable[P, R]) -> Callable[P, R]:
     def check_and_call(*args: P.args, **kwargs: P.kwargs) -> R:
         name = function.__qualname__.removesuffix(".__init__")
         try:
-            given = signature.bind(*args, **kwargs).arguments
+            bound = signature.bind(*args, **kwargs).arguments
         except TypeError as error:
             raise TypeError(f"{name}: {error}") from None
-        for parameter, value in given.items():
-            own = signature.parameters[parameter]
-            if own.kind not in several and own.annotation is not inspect.Parameter.empty:
-                check(f"{name}: {parameter}", value, _resolve_annotation(own.annotation, function))
+        for parameter, value in bound.items():
+            declared = signature.parameters[parameter]
+            if declared.kind not in several and declared.annotation is not inspect.Parameter.empty:
+                check(
+                    f"{name}: {parameter}",
+                    value,
+                    _resolve_annotation(declared.annotation, function),
+                )
         return function(*args, **kwargs)
 
     return check_and_call
@@ -89,7 +93,7 @@ def fits(value: Any, hint: Any) -> bool:
         if inner := re.fullmatch(r"Sequence\[(.*)\]", hint):
             return _fits_container(value, Sequence, (inner[1],))
         named = {part.strip() for part in hint.split("|")}
-        return any(one.__name__ in named for one in type(value).__mro__)
+        return any(base.__name__ in named for base in type(value).__mro__)
     if hint in (None, type(None)):
         return value is None
     if origin in UNIONS:

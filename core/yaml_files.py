@@ -15,17 +15,17 @@ class _Loader(yaml.SafeLoader):
     """SafeLoader takes the last of two equal keys; what the first one said would be lost."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        known: dict[Any, int] = {}
+        lines: dict[Any, int] = {}
         for key_node, _ in node.value:
             if key_node.tag == "tag:yaml.org,2002:merge":
                 continue
             key = key_node.value
             line = key_node.start_mark.line + 1
-            if known.setdefault(key, line) != line:
+            if lines.setdefault(key, line) != line:
                 raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {key!r} is there twice, in lines {known[key]} and {line}"
+                    None, None, f"the key {key!r} is there twice, in lines {lines[key]} and {line}"
                 )
-            known[key] = line
+            lines[key] = line
         return super().construct_mapping(node, deep)
 
 
@@ -64,6 +64,6 @@ def parse_yaml(text: str, where: str, expected: str, words: bool = False) -> dic
             f"{where}: not YAML ({' '.join(str(error).split())}). Correct the file."
         ) from error
     if not isinstance(content, dict):
-        found = "nothing" if content in (None, "") else excerpt(content)
-        raise InputError(f"{where}: expected {expected}, got {found}")
+        shown_value = "nothing" if content in (None, "") else excerpt(content)
+        raise InputError(f"{where}: expected {expected}, got {shown_value}")
     return content

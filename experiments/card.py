@@ -26,11 +26,11 @@ TOLD = ("source", "version", "licence", "counts")
 def data_provenance(config: Any) -> dict[str, dict[str, Any]]:
     """{setting: {digest of its content, and source, version, licence and counts where it has
     them}} of every data folder."""
-    hashes, found = data_hashes(config), {}
+    hashes, sources = data_hashes(config), {}
     for name, folder in data_folders(config).items():
         manifest = read_manifest(folder)
-        found[name] = {"sha256": hashes[name]} | {k: manifest[k] for k in TOLD if manifest.get(k)}
-    return found
+        sources[name] = {"sha256": hashes[name]} | {k: manifest[k] for k in TOLD if manifest.get(k)}
+    return sources
 
 
 def plain(value: Any, prefix: str = "") -> dict[str, Any]:
@@ -191,8 +191,8 @@ def identify(folder: Path) -> dict[str, Any]:
     change nothing that a model computes. In the identity the manifest of a table counts by its
     content.
     """
-    own = (folder / MANIFEST, folder / CARD)
-    files = sorted(path for path in folder.rglob("*") if path.is_file() and path not in own)
+    written = (folder / MANIFEST, folder / CARD)
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path not in written)
     checksums = {file.relative_to(folder).as_posix(): sha256(file) for file in files}
     tables = {
         file.relative_to(folder).as_posix(): content_digest(file.parent)

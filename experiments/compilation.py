@@ -24,14 +24,14 @@ def compile_layers(module: nn.Module) -> int:
     """Compile PARTS of every transformer layer in `module`, for any number of tokens. Returns how
     many layers have them."""
     layers = [part for part in module.modules() if isinstance(part, GradientCheckpointingLayer)]
-    found = 0
+    count = 0
     for layer in layers:
         names = {name for name, _ in layer.named_modules()}
         if names.issuperset(PARTS):
-            found += 1
+            count += 1
             for name in PARTS:
                 layer.get_submodule(name).compile(dynamic=True)
-    return found
+    return count
 
 
 class CompiledLayers(pl.Callback):

@@ -250,13 +250,15 @@ def write_export(folder: Path, model: Any, data: Any, config: dict[str, Any]) ->
     write_encoder(folder / "encoder", model.encoder, model.source, data.tokenizer)
     linker = None
     if data.linker_name is not None:
-        own = Path(data.linker_folder).resolve() == Path(find_pretrained(model.source)).resolve()
-        if not own:
+        is_copy = (
+            Path(data.linker_folder).resolve() == Path(find_pretrained(model.source)).resolve()
+        )
+        if not is_copy:
             shutil.copytree(data.linker_folder, folder / "linker")
         linker = {
             "name": data.linker_name,
             "settings": data.linker_settings,
-            "folder": "encoder" if own else "linker",
+            "folder": "encoder" if is_copy else "linker",
         }
     about = data.task.manifest
     settings = dict(config["model"]["init_args"])
@@ -386,12 +388,12 @@ def export(cli: FinetuneCLI, scores: dict[str, Any]) -> None:
         f" once: {metric} {scores['score'][metric]:.4f}, 95 % interval {low:.4f} to {high:.4f} over"
         f" {scores['examples']:,} examples."
     )
-    told = {f"{data.scored}/{k}": v for k, v in scores["score"].items()}
+    measures = {f"{data.scored}/{k}": v for k, v in scores["score"].items()}
     request = {"args": "", "options": {}, "profile": None} | (cli.config.request or {})
     with atomic_folder(run.folder / "export") as folder:
         exported = write_export(folder, cli.model, data, run.config)
         more = exported | {"request": request, "fine_tuned": scores}
-        describe(folder, run, f"{scores['model']} on {scores['task']}", about, told, more)
+        describe(folder, run, f"{scores['model']} on {scores['task']}", about, measures, more)
     run.journal.artifact(run.folder / "export" / CARD)
 
 

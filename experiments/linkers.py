@@ -73,32 +73,32 @@ def task_settings(
 ) -> dict[str, Any]:
     """What finetune.yaml says for a task in a profile, and `epochs`; a variant (COMETA:closed)
     takes that of its task."""
-    found = dict(recipe.get("small") or {}) if profile == "small" else {}
+    settings = dict(recipe.get("small") or {}) if profile == "small" else {}
     for key in ("epochs", "tasks"):
         if table := (recipe.get(key) or {}).get(profile):
-            own = table.get(name.split(":")[0], table["other"])
-            found |= {"trainer.max_epochs": int(own)} if key == "epochs" else own
-    return found | ({"trainer.max_epochs": epochs, "trainer.max_steps": -1} if epochs else {})
+            changes = table.get(name.split(":")[0], table["other"])
+            settings |= {"trainer.max_epochs": int(changes)} if key == "epochs" else changes
+    return settings | ({"trainer.max_epochs": epochs, "trainer.max_steps": -1} if epochs else {})
 
 
 def chosen_options(
-    recipe: Mapping[str, Any], given: Mapping[str, Any]
+    recipe: Mapping[str, Any], typed: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """({the run's setting: value} of the recipe's options, those that are not the default). Raises
     InputError for others."""
-    known = recipe["finetune"].get("options", {})
-    if unknown := sorted(name for name in given if name.upper() not in known):
-        told = ", ".join(known) or "none"
+    options = recipe["finetune"].get("options", {})
+    if unknown := sorted(name for name in typed if name.upper() not in options):
+        listed = ", ".join(options) or "none"
         raise InputError(
-            f"{unknown[0].upper()}={given[unknown[0]]}: this model has no such option; it has:"
-            f" {told}"
+            f"{unknown[0].upper()}={typed[unknown[0]]}: this model has no such option; it has:"
+            f" {listed}"
         )
     settings: dict[str, Any] = {}
     others: dict[str, Any] = {}
-    for name, option in known.items():
+    for name, option in options.items():
         values = {str(value): meaning for value, meaning in option["values"].items()}
         default = next(iter(values))
-        value = given.get(name.lower(), default)
+        value = typed.get(name.lower(), default)
         if value not in values:
             raise InputError(f"{name}={value}: {list_known(value, values)}")
         settings[option["setting"]] = values[value]

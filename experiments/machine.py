@@ -70,7 +70,7 @@ class Inputs:
                 words["ENCODER"] = [str(Path(self.encoder).absolute())]
         for name in self.PATHS:
             words[name] = [str(Path(word).absolute()) for word in words[name]]
-        return {name: own for name, own in words.items() if own}
+        return {name: typed for name, typed in words.items() if typed}
 
     def choice(self) -> dict[str, str]:
         """What decides a pipeline's folder: all inputs but where files are looked for."""

@@ -86,10 +86,10 @@ def real_lengths(rows: int, length: int, mask: Any) -> Any:
     return real.sum(-1).double().expand(rows)
 
 
-def states_and_mask(given: tuple[Any, ...], named: dict[str, Any]) -> tuple[Tensor, Any]:
+def states_and_mask(arguments: tuple[Any, ...], named: dict[str, Any]) -> tuple[Tensor, Any]:
     """(states, mask) of a layer's arguments."""
-    states = given[0] if given else named["hidden_states"]
-    return states, given[1] if len(given) > 1 else named.get("attention_mask")
+    states = arguments[0] if arguments else named["hidden_states"]
+    return states, arguments[1] if len(arguments) > 1 else named.get("attention_mask")
 
 
 class Meter(pl.Callback):

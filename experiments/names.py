@@ -127,12 +127,12 @@ def _find_finished(task: str, label: str = "*") -> list[Path]:
     """Folders of the finished runs of a task with a usable export:
     <encoder>/<digest>/[grid-<point>/]seed<k>."""
     base = _task_folder(task)
-    found = [
+    runs = [
         p
         for middle in ("*", "*/grid-*")
         for p in base.glob(f"{label}/{middle}/seed*/finished.json")
     ]
-    return [done.parent for done in sorted(found) if _holds_fine_tuned(done.parent / "export")]
+    return [done.parent for done in sorted(runs) if _holds_fine_tuned(done.parent / "export")]
 
 
 def list_trained(task: str) -> list[str]:
@@ -162,19 +162,19 @@ class OwnOption(NamedTuple):
 def own_options() -> list[OwnOption]:
     """Every option that a recipe names."""
     return [
-        OwnOption(name, own["help"])
+        OwnOption(name, option["help"])
         for paper in recipes()
-        for name, own in _recipe(paper).get("options", {}).items()
+        for name, option in _recipe(paper).get("options", {}).items()
     ]
 
 
 def options() -> dict[str, list[str]]:
     """{setting of `make finetune` that only some encoders support: the recipes that name it}."""
-    found: dict[str, list[str]] = {}
+    papers: dict[str, list[str]] = {}
     for paper in recipes():
         for setting in _recipe(paper).get("options", {}):
-            found.setdefault(setting, []).append(paper)
-    return found
+            papers.setdefault(setting, []).append(paper)
+    return papers
 
 
 def _task_folder(task: str) -> Path:
@@ -195,8 +195,8 @@ def close_names(name: str, more: Iterable[str] = ()) -> list[str]:
     """Names that `name` may be a slip of: of a paper or a task in its first part, of a packaged
     encoder or one of `more` as a whole."""
     first, _, rest = name.partition("/")
-    alone = () if rest else (*PACKAGED, *UNTRAINED, *more)  # names of one part
-    near = get_close_matches(first, [*recipes(), *tasks(), *alone], 3, 0.75)
+    single = () if rest else (*PACKAGED, *UNTRAINED, *more)  # names of one part
+    near = get_close_matches(first, [*recipes(), *tasks(), *single], 3, 0.75)
     if rest in [*recipes(), *PACKAGED]:  # ncbi/minilm: `ncbi` alone is an owner on the hub
         near += [
             task for task in tasks() if task.casefold() == first.casefold() and task not in near
@@ -233,7 +233,11 @@ def _run(folder: Path, base: Path) -> _Run:
 def _label(model: str, labels: list[str]) -> str | None:
     """The one of `labels` that means an encoder's name (kebiolm/pretrain_rand, a hub name)."""
     return next(
-        (one for one in (model, folder_name(model), model.replace("/", "--")) if one in labels),
+        (
+            label
+            for label in (model, folder_name(model), model.replace("/", "--"))
+            if label in labels
+        ),
         None,
     )
 
@@ -250,13 +254,13 @@ def _task_export(name: str) -> Path:
     command = f"make finetune TASK={task} MODEL={model or '<encoder>'}"
     if label is None:
         near = get_close_matches(model, labels)
-        hint = f" Did you mean {' or '.join(f'{task}/{one}' for one in near)}?" if near else ""
+        hint = f" Did you mean {' or '.join(f'{task}/{close}' for close in near)}?" if near else ""
         raise InputError(
             f"no fine-tuned model {name!r}.{hint} Trained on {task}:"
             f" {', '.join(labels) or 'nothing yet'}. Run `{command}` first."
         )
     runs = [_run(folder, _task_folder(task) / label) for folder in _find_finished(task, label)]
-    there = ", ".join(sorted({f"{task}/{label}@{run.name}" for run in runs}))
+    available = ", ".join(sorted({f"{task}/{label}@{run.name}" for run in runs}))
     if at:
         digest, _, seed = at.rpartition("-seed")
         chosen = [
@@ -267,7 +271,7 @@ def _task_export(name: str) -> Path:
         if len({run.digest for run in chosen}) != 1:
             raise InputError(
                 f"{name}: {'several runs fit' if chosen else 'no such run'}; expected one of"
-                f" {there}"
+                f" {available}"
             )
     else:
         default = [run for run in runs if run.default]
@@ -276,7 +280,7 @@ def _task_export(name: str) -> Path:
             LOG.info(f"{name}: its only run, {task}/{label}@{runs[0].name}, of other settings")
         if not default:
             raise InputError(
-                f"{name}: no run with default settings; name one of {there}, or run `{command}`"
+                f"{name}: no run with default settings; name one of {available}, or run `{command}`"
             )
         newest = max(default, key=lambda run: run.finished).digest
         lowest = min(run.seed for run in default if run.digest == newest)
@@ -318,11 +322,12 @@ def find_finetuned(name: str) -> FineTuned:
     if is_task(name):
         folder = _task_export(name)
         return FineTuned(folder_name(name), folder, read_manifest(folder))
-    near = [one for one in close_names(name) if is_task(one)]
+    near = [match for match in close_names(name) if is_task(match)]
     hint = f" Did you mean {' or '.join(near)}?" if near else ""
-    there = ", ".join(fine_tuned_names()) or "nothing yet"
+    available = ", ".join(fine_tuned_names()) or "nothing yet"
     raise InputError(
-        f"no fine-tuned model {name!r}.{hint} Expected a folder or TASK/encoder; trained: {there}"
+        f"no fine-tuned model {name!r}.{hint} Expected a folder or TASK/encoder;"
+        f" trained: {available}"
     )
 
 
@@ -441,8 +446,8 @@ def _export_in(checkpoint: Path) -> Path:
 def split_name(name: str) -> tuple[str, str | None]:
     """(the name that results have, the folder) of name=folder; (name, None) of any other, and of a
     folder whose own name has the sign."""
-    shown, found, place = name.partition("=")
-    return (shown, place) if found and not Path(name).is_dir() else (name, None)
+    label, separator, place = name.partition("=")
+    return (label, place) if separator and not Path(name).is_dir() else (name, None)
 
 
 def encoder(name: str, checkpoint: str | None = None) -> Encoder:
@@ -453,13 +458,13 @@ def encoder(name: str, checkpoint: str | None = None) -> Encoder:
     Raises NotTrained for a paper without a finished run, and InputError for a folder that has no
     encoder, or a name that means nothing.
     """
-    shown, place = split_name(name)
+    title, place = split_name(name)
     if place is not None:
         if checkpoint or not place or not Path(place).is_dir():
             raise InputError(
                 f"MODEL={name}: expected NAME=FOLDER with a folder that is here, and no CKPT="
             )
-        return encoder(place)._replace(name=shown.replace("/", "--"))
+        return encoder(place)._replace(name=title.replace("/", "--"))
     if checkpoint:
         folder = _export_in(Path(checkpoint).resolve())
         return _encoder_from_export(

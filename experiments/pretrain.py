@@ -62,9 +62,9 @@ def pipeline_of(name: str) -> dict[str, Any]:
     name."""
     if name not in papers() + graph_embeddings():
         if name.startswith("kg/"):
-            given = name.removeprefix("kg/")
-            known = [one.removeprefix("kg/") for one in graph_embeddings()]
-            raise InputError(f"no graph embedding {given!r}; {list_known(given, known)}")
+            stem = name.removeprefix("kg/")
+            stems = [path.removeprefix("kg/") for path in graph_embeddings()]
+            raise InputError(f"no graph embedding {stem!r}; {list_known(stem, stems)}")
         raise InputError(f"no paper {name!r}; {list_known(name, papers())}")
     file = f"{name}.yaml" if name in graph_embeddings() else f"{name}/pipeline.yaml"
     pipeline: dict[str, Any] = yaml.safe_load((ROOT / "experiments" / file).read_text())
@@ -91,18 +91,18 @@ def machine_words(chosen: Machine, gpu: bool = False, plan: bool = False) -> lis
         number = getattr(chosen, name)
         if number is not None and number < 1:
             raise InputError(f"{name.upper()}={number}: expected a number of at least 1")
-    found = gpus() if gpu or chosen.devices else 0
+    count = gpus() if gpu or chosen.devices else 0
     if gpu and plan:
-        found = max(found, chosen.devices or 1)
-    if gpu and not found:
+        count = max(count, chosen.devices or 1)
+    if gpu and not count:
         raise InputError(
             "PROFILE=paper needs a CUDA GPU and this machine has none. Run it on a GPU machine, or"
             " take PROFILE=small."
         )
-    devices, nodes = chosen.devices or found or 1, chosen.nodes or 1
-    if found and devices > found:
-        raise InputError(f"DEVICES={devices}, but this machine has {found} GPUs")
-    kind = "cpu" if not found else "ddp" if devices * nodes > 1 else "gpu"
+    devices, nodes = chosen.devices or count or 1, chosen.nodes or 1
+    if count and devices > count:
+        raise InputError(f"DEVICES={devices}, but this machine has {count} GPUs")
+    kind = "cpu" if not count else "ddp" if devices * nodes > 1 else "gpu"
     words = ["--config", f"experiments/common/{kind}.yaml", "--trainer.devices", str(devices)]
     words += ["--trainer.num_nodes", str(nodes)] if nodes > 1 else []
     words += ["--trainer.strategy", "ddp"] if devices * nodes > 1 else []
@@ -117,19 +117,19 @@ def chosen_variants(
 
     Raises InputError for an unknown name.
     """
-    known: dict[str, dict[str, Any]] = pipeline.get("variants", {})
-    if unknown := [name for name in variants if name not in known]:
-        choice = list_known(unknown[0], known) if known else "this pipeline has none"
+    listed: dict[str, dict[str, Any]] = pipeline.get("variants", {})
+    if unknown := [name for name in variants if name not in listed]:
+        choice = list_known(unknown[0], listed) if listed else "this pipeline has none"
         raise InputError(f"VARIANTS: no variant {unknown[0]!r}; {choice}")
     if variants:
-        chosen = [name for name in known if name in variants]
-        return {name: variant_of(name, known[name], profile_name) for name in chosen}
+        chosen = [name for name in listed if name in variants]
+        return {name: variant_of(name, listed[name], profile_name) for name in chosen}
     # true, or the profiles in which it is
-    extra = {name: variant.get("extra", []) for name, variant in known.items()}
+    extra = {name: variant.get("extra", []) for name, variant in listed.items()}
     return {
-        name: known[name]
-        for name, own in extra.items()
-        if own is not True and profile_name not in own
+        name: listed[name]
+        for name, changes in extra.items()
+        if changes is not True and profile_name not in changes
     }
 
 
@@ -158,13 +158,13 @@ def commands(
         raise InputError(f"no profile {profile_name!r}; {list_known(profile_name, profiles)}")
     profile = profiles[profile_name]
     trained = chosen_variants(pipeline, profile_name, variants)
-    given = inputs.list_inputs()
-    check_needs(profile_name, profile.get("needs", {}), given)
+    inputs_typed = inputs.list_inputs()
+    check_needs(profile_name, profile.get("needs", {}), inputs_typed)
     # a plan may run on another machine: there, commands without a number take one process a core
     workers = where.workers or (None if plan else os.cpu_count() or 1)
     values: dict[str, Any] = {"work": str(work), "WORKERS": workers}
     values |= fill_all(profile.get("defaults", {}), values)
-    values |= given | {"SEED": seed, "FRESH": fresh}
+    values |= inputs_typed | {"SEED": seed, "FRESH": fresh}
     gpu = bool(profile.get("gpu")) and not (rehearsed and not gpus())
     words = [*machine_words(where, gpu, plan), "--seed_everything", str(seed)]
     words += ["--fresh", "true"] if fresh else []
@@ -175,7 +175,7 @@ def commands(
     before = [own for variant in trained.values() for own in variant.get("stages", [])]
     used: set[str] = set()
     for stage in [*profile["stages"], *before]:
-        if stage.get("unless", "") not in given:
+        if stage.get("unless", "") not in inputs_typed:
             used |= names_in(stage)
             values |= fill_all(stage.get("sets", {}), values)
             options = option_words(fill_all(stage.get("arguments", {}), values))
@@ -184,7 +184,7 @@ def commands(
     training = pipeline["training"] if trained else {}
     common = training.get("arguments", {}) | profile.get("arguments", {})
     used |= names_in([common, list(trained.values())]) if trained else set()
-    check_used(paper, profile_name, given, used)
+    check_used(paper, profile_name, inputs_typed, used)
     for name, variant in trained.items():
         files = layered_configs(paper, training["configs"], variant, profile)
         own = option_words(fill_all(common | variant.get("arguments", {}), values))
@@ -202,11 +202,11 @@ def names_in(part: Any) -> set[str]:
 
 
 def check_used(
-    paper: str, profile_name: str, given: Mapping[str, list[str]], used: Collection[str]
+    paper: str, profile_name: str, typed: Mapping[str, list[str]], used: Collection[str]
 ) -> None:
     """Raises InputError for an input that was given and no stage uses. MIRROR= may find nothing to
     do."""
-    for name in given:
+    for name in typed:
         if name in used or name == "MIRROR":
             continue
         users = []
@@ -214,8 +214,8 @@ def check_used(
             pipeline = pipeline_of(other)
             profiles = [
                 profile
-                for profile, own in pipeline["profiles"].items()
-                if name in names_in([own["stages"], pipeline.get("training")])
+                for profile, settings in pipeline["profiles"].items()
+                if name in names_in([settings["stages"], pipeline.get("training")])
             ]
             users += [f"{other} ({', '.join(profiles)})"] if profiles else []
         raise InputError(
@@ -225,11 +225,11 @@ def check_used(
 
 
 def check_needs(
-    profile_name: str, needs: Mapping[str, str], given: Mapping[str, list[str]]
+    profile_name: str, needs: Mapping[str, str], typed: Mapping[str, list[str]]
 ) -> None:
     """Raises InputError for an input that a profile needs, {name: what it is}, and nobody gave."""
     for name, meaning in needs.items():
-        if name not in given and not (name == "UMLS" and "GRAPH" in given):
+        if name not in typed and not (name == "UMLS" and "GRAPH" in typed):
             raise InputError(f"PROFILE={profile_name} needs {name}=... : {meaning}")
 
 
@@ -272,8 +272,8 @@ def fill(value: Any, values: Mapping[str, Any]) -> Any:
         if name not in values:
             raise InputError(f"{value}: no input {name}; {list_known(name, values)}")
     if re.fullmatch(r"\{\w+\}", value):
-        own = values[value[1:-1]]
-        return None if own == "" else own
+        words = values[value[1:-1]]
+        return None if words == "" else words
     texts = {k: shlex.join(v) if isinstance(v, list) else v for k, v in values.items()}
     return value.format(**texts)
 
@@ -290,12 +290,12 @@ def table(report: dict[str, str], results: dict[str, dict[str, Any]], column: st
     A metric that a run does not have stays empty there. Raises InputError for one that no run has:
     it is misspelt.
     """
-    there = sorted({key for r in results.values() for key in r["end"]})
+    columns = sorted({key for r in results.values() for key in r["end"]})
     for label, key in report.items():
-        if key not in there:
+        if key not in columns:
             raise InputError(
                 f"pipeline.yaml, report, {label!r}: no run has a metric {key!r};"
-                f" {list_known(key, there)}"
+                f" {list_known(key, columns)}"
             )
     width = max(map(len, report)) + 2
     head = " " * width + "".join(f"{column.format(name):>20}" for name in results)
@@ -317,18 +317,18 @@ def counts(template: str, results: dict[str, dict[str, Any]]) -> str:
     A variant need not count what another does: masked words alone have no mentions, and an
     objective that a variant lacks counts 0. The first run that counts something is quoted.
     """
-    there: dict[str, float] = {}
+    units: dict[str, float] = {}
     for run in results.values():
         for key, value in run["end"].items():
-            there[key] = there.get(key) or value
-    said, counted = [], True
+            units[key] = units.get(key) or value
+    uncounted, counted = [], True
     for clause in template.split(", "):
         fields = {field for _, field, _, _ in Formatter().parse(clause) if field is not None}
         # one without goes with the clause before it
-        counted = fields <= set(there) if fields else counted
+        counted = fields <= set(units) if fields else counted
         if counted:
-            said.append(clause.format(**there))
-    return ", ".join(said)
+            uncounted.append(clause.format(**units))
+    return ", ".join(uncounted)
 
 
 def pretrain(
@@ -381,9 +381,9 @@ def run_groups(stages: Sequence[Stage], work: Path) -> None:
         started = time.monotonic()
         for stage in several:
             number += 1
-            beside = f" (at the same time; output in {work / stage.log})"
-            shown = stage.title + ("" if stage is several[0] else beside)
-            LOG.info(f"[{number}/{len(stages)}] {shown}")
+            note = f" (at the same time; output in {work / stage.log})"
+            heading = stage.title + ("" if stage is several[0] else note)
+            LOG.info(f"[{number}/{len(stages)}] {heading}")
         run_stages(several, work)
         LOG.info(f"      {time.monotonic() - started:.0f} s")
 
@@ -429,13 +429,13 @@ def check_inputs(
     if plan and not here and HUB_NAME.fullmatch(inputs.encoder) is None:
         LOG.warning(f"ENCODER={inputs.encoder}: no such folder on this machine")
         return
-    found = str(read_config(inputs.encoder).get("model_type", "none"))
-    if not takes_type(paper, found):
+    kind = str(read_config(inputs.encoder).get("model_type", "none"))
+    if not takes_type(paper, kind):
         types = (pipeline.get("training") or {}).get("encoder_types") or ["nothing"]
-        taking = [other for other in papers() if takes_type(other, found)]
+        taking = [other for other in papers() if takes_type(other, kind)]
         others = f"Papers that take it: {', '.join(taking)}." if taking else "No paper takes it."
         raise InputError(
-            f"ENCODER={inputs.encoder}: a {found} model; {paper} starts from {' or '.join(types)}."
+            f"ENCODER={inputs.encoder}: a {kind} model; {paper} starts from {' or '.join(types)}."
             f" {others}"
         )
     if here or not plan:  # a plan fetches no weights

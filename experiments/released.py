@@ -44,11 +44,13 @@ WORDS = (
 
 def recipes() -> dict[str, dict[str, str]]:
     """{paper: what makes an export's files of a released checkpoint}."""
-    found = {
+    recipes_of = {
         p.parent.name: yaml.safe_load(p.read_text())
         for p in sorted((ROOT / "experiments").glob("*/encoder.yaml"))
     }
-    return {paper: recipe["released"] for paper, recipe in found.items() if "released" in recipe}
+    return {
+        paper: recipe["released"] for paper, recipe in recipes_of.items() if "released" in recipe
+    }
 
 
 def released_papers() -> list[str]:
@@ -73,7 +75,7 @@ def released_command(paper: str) -> Callable[..., str]:
 
     The function for a paper has the options source, out and those of its converters.
     """
-    own = {
+    options = {
         name: option
         for converter in converters(paper).values()
         for name, option in options_of(converter).items()
@@ -81,9 +83,11 @@ def released_command(paper: str) -> Callable[..., str]:
     }
 
     def import_released(source: Path, out: Path, **settings: Any) -> str:
-        changed = {name: value for name, value in settings.items() if value != own[name].default}
-        made = make_export(paper, source, out, **changed)
-        return f"{made}: give it as MODEL={made}"
+        changed = {
+            name: value for name, value in settings.items() if value != options[name].default
+        }
+        folder = make_export(paper, source, out, **changed)
+        return f"{folder}: give it as MODEL={folder}"
 
     needed = [
         Option("source", Path, NEEDED, "Folder of the checkpoint, as its authors released it."),
@@ -92,7 +96,7 @@ def released_command(paper: str) -> Callable[..., str]:
     about = (
         f"Make an export of {paper}'s released checkpoint, which commands accept as MODEL=FOLDER."
     )
-    return with_options(import_released, about, [*needed, *own.values()])
+    return with_options(import_released, about, [*needed, *options.values()])
 
 
 def make_export(paper: str, source: str | Path, out: str | Path, **settings: Any) -> Path:
@@ -109,19 +113,19 @@ def make_export(paper: str, source: str | Path, out: str | Path, **settings: Any
         room: [n for n, p in inspect.signature(f).parameters.items() if p.default is not p.empty]
         for room, f in parts.items()
     }
-    known = [name for names in taken.values() for name in names]
-    if unknown := sorted(set(settings) - set(known)):
+    taken_names = [name for names in taken.values() for name in names]
+    if unknown := sorted(set(settings) - set(taken_names)):
         raise InputError(
-            f"no setting {unknown[0]!r} of {paper}; choose from: {', '.join(known) or 'none'}"
+            f"no setting {unknown[0]!r} of {paper}; choose from: {', '.join(taken_names) or 'none'}"
         )
     if not has_manifest(Path(out)) or "released" not in read_manifest(Path(out)):
         check_new_folder(out, [folder])
-    with atomic_folder(out) as made:
+    with atomic_folder(out) as export:
         for room, function in parts.items():
-            own: dict[str, Any] = {k: v for k, v in settings.items() if k in taken[room]}
-            function(folder, made, **own)
-        if not (made / "tokenizer.json").is_file():
-            _tokenizer(folder, made)
+            arguments: dict[str, Any] = {k: v for k, v in settings.items() if k in taken[room]}
+            function(folder, export, **arguments)
+        if not (export / "tokenizer.json").is_file():
+            _tokenizer(folder, export)
         weights = {
             p.name: sha256(p)
             for p in sorted(folder.iterdir())
@@ -134,20 +138,20 @@ def make_export(paper: str, source: str | Path, out: str | Path, **settings: Any
             "scores": {},
             "commit": commit(),
         }
-        manifest |= identify(made) | {
+        manifest |= identify(export) | {
             "released": digest(weights),
             "files": weights,
             "settings": settings,
         }
-        write_manifest(made, manifest)
+        write_manifest(export, manifest)
     return Path(out)
 
 
 def _tokenizer(source: Path, out: Path) -> None:
     """The checkpoint's tokenizer, read beside the config that says of which model it is."""
-    there = [name for name in WORDS if (source / name).is_file()]
-    if not there:
+    present = [name for name in WORDS if (source / name).is_file()]
+    if not present:
         raise InputError(f"{source}: no tokenizer; expected one of {', '.join(WORDS)}")
-    for name in there:
+    for name in present:
         shutil.copyfile(source / name, out / name)
     load_tokenizer(str(out)).save_pretrained(out)

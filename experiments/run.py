@@ -147,12 +147,12 @@ class CLI(LightningCLI):
         if run.finished:
             return super().instantiate_trainer(logger=False, **kwargs)
         callbacks = self.callbacks()
-        own = self.config_init["trainer"].pop("callbacks", None) or []
+        configured = self.config_init["trainer"].pop("callbacks", None) or []
         if self.config_init["trainer"].get("enable_progress_bar") is not False:
             callbacks.append(TQDMProgressBar(refresh_rate=10))
         return super().instantiate_trainer(
             logger=run.logger(),
-            callbacks=callbacks + own,
+            callbacks=callbacks + configured,
             plugins=[WholeCheckpoints(), *cluster_plugins()],
             default_root_dir=str(run.folder),
             use_distributed_sampler=False,
@@ -285,10 +285,10 @@ def main() -> int:
     with cli.run.close_at_end():
         result = train(cli)
     if first_process():
-        shown = result["mlflow_run"] or "not delivered yet (kepl sync)"
+        tracked = result["mlflow_run"] or "not delivered yet (kepl sync)"
         print(
             f"checkpoints {result['checkpoints']}\nexport      {result['export']}\nMLflow run "
-            f" {shown}"
+            f" {tracked}"
         )
         if cli.config.result:
             write_json(cli.config.result, result)

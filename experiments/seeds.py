@@ -68,10 +68,10 @@ def grid_points(grid: dict[str, list[Any]]) -> list[dict[str, Any]]:
     return [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
 
 
-def own_settings(chosen: Encoder, given: Mapping[str, float]) -> dict[str, float]:
+def own_settings(chosen: Encoder, typed: Mapping[str, float]) -> dict[str, float]:
     """Options of this encoder alone, whole numbers as such. Raises InputError for one that it does
     not support."""
-    for name, value in given.items():
+    for name, value in typed.items():
         if name.upper() not in chosen.option_keys:
             raise InputError(
                 f"{name.upper()}={value:g}: {chosen.name} has no such option; it is one of"
@@ -79,7 +79,7 @@ def own_settings(chosen: Encoder, given: Mapping[str, float]) -> dict[str, float
             )
     return {
         name: int(value) if float(value).is_integer() else float(value)
-        for name, value in given.items()
+        for name, value in typed.items()
     }
 
 
@@ -138,8 +138,8 @@ def small_settings(config: dict[str, Any], chosen: Encoder, hidden: int) -> dict
     settings = dict(config["small"])
     settings[LR] = float(f"{float(settings[LR]) * (768 / hidden) ** 2:.3g}")
     head = config["model"]["init_args"]["head"]["class_path"].rpartition(".")[2]
-    own = {key: value for key, value in chosen.small.items() if not isinstance(value, dict)}
-    return settings | own | chosen.small.get(head, {})
+    flat = {key: value for key, value in chosen.small.items() if not isinstance(value, dict)}
+    return settings | flat | chosen.small.get(head, {})
 
 
 class Seeds(NamedTuple):
@@ -205,13 +205,13 @@ class SeedRuns:
             always["data.init_args.linker"] = self.encoder.linker
             always["data.init_args.linker_folder"] = self.encoder.folder
         keys = self.encoder.option_keys
-        own = {keys[name.upper()]: value for name, value in self.own.items()}
+        options = {keys[name.upper()]: value for name, value in self.own.items()}
         arguments = [
             "--config",
             str(self.config.relative_to(ROOT)),
             *self.words,
             *flags(always),
-            *flags(own),
+            *flags(options),
             *flags(settings),
             *(["--fresh", "true"] if self.asked.fresh else []),
             *shlex.split(self.asked.args),
@@ -255,7 +255,7 @@ class SeedRuns:
 
 
 def train_seeds(
-    asked: SeedTraining, measure_first: Callable[[str, Task, str, list[int]], None] | None = None
+    training: SeedTraining, measure_first: Callable[[str, Task, str, list[int]], None] | None = None
 ) -> Seeds:
     """A run of experiments.finetune for each seed, below one MLflow run. Raises InputError for what
     cannot be done.
@@ -263,43 +263,43 @@ def train_seeds(
     measure_first: called with the task's name, the task, its checksum and the seeds before anything
     is trained.
     """
-    definition = find_task(asked.task)
-    check_counts(asked)
-    numbers = seeds_of(asked.seeds or str(1 if asked.profile == "small" else PAPER_SEEDS))
+    definition = find_task(training.task)
+    check_counts(training)
+    numbers = seeds_of(training.seeds or str(1 if training.profile == "small" else PAPER_SEEDS))
     path, config = config_of(definition.name)
-    folder = task_folder(definition, asked.files)
-    model = asked.model or DEFAULT[definition.language]
-    chosen = trained_encoder(model, asked.ckpt)
-    own = own_settings(chosen, asked.options)
-    shown = " ".join([chosen.name, *(f"{name.upper()}={value}" for name, value in own.items())])
+    folder = task_folder(definition, training.files)
+    model = training.model or DEFAULT[definition.language]
+    chosen = trained_encoder(model, training.ckpt)
+    options = own_settings(chosen, training.options)
+    label = " ".join([chosen.name, *(f"{name.upper()}={value}" for name, value in options.items())])
     hidden, parameters = encoder_shape(chosen)
     data = load_task(folder)
     check_text(data, chosen.folder)
-    devices, words = devices_of(asked.machine, asked.profile)
-    given = given_settings(asked)
-    if asked.share != 1:
-        keep_share(data.splits["train"], asked.share, numbers[0])  # refuses what is no share
-    points = grid_of(config, asked.profile, chosen, hidden, given)
+    devices, words = devices_of(training.machine, training.profile)
+    shared = given_settings(training)
+    if training.share != 1:
+        keep_share(data.splits["train"], training.share, numbers[0])  # refuses what is no share
+    points = grid_of(config, training.profile, chosen, hidden, shared)
     checksum = content_digest(folder)
     request = {
         "task": checksum,
         "config": config,
         "encoder": chosen.identity,
         "points": points,
-        "args": asked.args,
+        "args": training.args,
     }
-    if own:
-        request["options"] = {name.upper(): value for name, value in own.items()}
-    base = place_of(definition.name, shown, request)
+    if options:
+        request["options"] = {name.upper(): value for name, value in options.items()}
+    base = place_of(definition.name, label, request)
     runs = SeedRuns(
-        asked, definition, path, folder, chosen, own, given, devices, words, base, shown
+        training, definition, path, folder, chosen, options, shared, devices, words, base, label
     )
     passes = points[0].get("trainer.max_epochs", config["trainer"]["max_epochs"])
-    count = len(numbers) + (len(points) - 1 if asked.profile == "paper" else 0)
+    count = len(numbers) + (len(points) - 1 if training.profile == "paper" else 0)
     ahead = estimate(data, passes, count, parameters, "cuda" if devices else "cpu")
     if measure_first is not None:
         measure_first(definition.name, data, checksum, numbers)
-    LOG.info(f"{definition.name} with {shown}, PROFILE={asked.profile}: {ahead}")
+    LOG.info(f"{definition.name} with {label}, PROFILE={training.profile}: {ahead}")
     parent = begin_parent(runs)
     settings, chosen_base = points[0], base
     if len(points) > 1:
@@ -308,33 +308,33 @@ def train_seeds(
     about = runs.about | {
         "suite": definition.suite,
         "parent": parent,
-        "share": asked.share,
+        "share": training.share,
         "settings": as_run(folders[0] / "config.yaml", settings),
     }
-    return Seeds(definition, model, chosen, own, checksum, shown, base, folders, about)
+    return Seeds(definition, model, chosen, options, checksum, label, base, folders, about)
 
 
-def check_counts(asked: SeedTraining) -> None:
+def check_counts(request: SeedTraining) -> None:
     """Raises InputError for a number below 1."""
-    for name, value in {"EPOCHS": asked.epochs, "AT_ONCE": asked.at_once}.items():
+    for name, value in {"EPOCHS": request.epochs, "AT_ONCE": request.at_once}.items():
         if value is not None and value < 1:
             raise InputError(f"{name}={value}: expected a number of at least 1")
 
 
-def given_settings(asked: SeedTraining) -> dict[str, Any]:
+def given_settings(request: SeedTraining) -> dict[str, Any]:
     """The settings of training that were typed."""
-    given: dict[str, Any] = {}
-    if asked.epochs:
-        given["trainer.max_epochs"] = asked.epochs
-    if asked.lr:
-        given[LR] = asked.lr
-    if asked.share != 1:
-        given["data.init_args.share"] = asked.share
-    return given
+    settings: dict[str, Any] = {}
+    if request.epochs:
+        settings["trainer.max_epochs"] = request.epochs
+    if request.lr:
+        settings[LR] = request.lr
+    if request.share != 1:
+        settings["data.init_args.share"] = request.share
+    return settings
 
 
 def grid_of(
-    config: dict[str, Any], profile: str, chosen: Encoder, hidden: int, given: dict[str, Any]
+    config: dict[str, Any], profile: str, chosen: Encoder, hidden: int, settings: dict[str, Any]
 ) -> list[dict[str, Any]]:
     """The settings that are tried, each once: the paper's grid, or the one point of the small
     profile, under the encoder's and those that were typed."""
@@ -343,13 +343,13 @@ def grid_of(
         if profile == "paper"
         else [small_settings(config, chosen, hidden)]
     )
-    tried = ({**point, **chosen.settings, **given} for point in points)
+    tried = ({**point, **chosen.settings, **settings} for point in points)
     return list({digest(point): point for point in tried}.values())
 
 
-def place_of(task: str, shown: str, request: dict[str, Any]) -> Path:
+def place_of(task: str, label: str, request: dict[str, Any]) -> Path:
     """The folder of the runs that a request decides, made where it is missing."""
-    place = runs_folder() / "finetune" / folder_name(task) / folder_name(shown)
+    place = runs_folder() / "finetune" / folder_name(task) / folder_name(label)
     place /= digest(request)[:12]
     place.mkdir(parents=True, exist_ok=True)
     return place
@@ -367,8 +367,8 @@ def begin_parent(runs: SeedRuns) -> str:
 def devices_of(machine: Machine, profile: str) -> tuple[int, list[str]]:
     """(GPUs to spread the seeds over, arguments that choose the machine). Fine-tuning one seed uses
     one device."""
-    found = gpus() if machine.devices or profile == "paper" else 0
-    devices = min(machine.devices or found, found)
+    count = gpus() if machine.devices or profile == "paper" else 0
+    devices = min(machine.devices or count, count)
     words = [
         "--config",
         f"experiments/common/{'gpu' if devices else 'cpu'}.yaml",

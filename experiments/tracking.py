@@ -101,8 +101,8 @@ def model_identities(value: Any, path: str = "") -> dict[str, str]:
         }
     if not isinstance(value, str) or not path.endswith(MODELS):
         return {}
-    known = value in PACKAGED or Path(value).is_dir() or HUB_NAME.fullmatch(value)
-    return {path: identity(value)} if known else {}
+    is_name = value in PACKAGED or Path(value).is_dir() or HUB_NAME.fullmatch(value)
+    return {path: identity(value)} if is_name else {}
 
 
 def first_process() -> bool:

@@ -65,13 +65,13 @@ def entity_vectors(
     counts: dict[int, int] = {}
     for number in range(len(corpus)):
         mentions = corpus[number].mentions
-        kept = []
+        positions = []
         for mention in mentions.tolist():
             if counts.get(mention[2], 0) < most:
                 counts[mention[2]] = counts.get(mention[2], 0) + 1
-                kept.append(mention)
-        if kept:
-            wanted.append((number, np.array(kept)))
+                positions.append(mention)
+        if positions:
+            wanted.append((number, np.array(positions)))
     entities = np.array(sorted(counts), np.int64)
     total = torch.zeros(len(entities), module.hidden_size, dtype=torch.double)
     module = module.to(device).eval()
@@ -87,14 +87,16 @@ def entity_vectors(
                     for row, (_, m) in enumerate(batch)
                 ]
             )
-            of = np.concatenate([m[:, 2] for _, m in batch])
+            entity_numbers = np.concatenate([m[:, 2] for _, m in batch])
             states = module(ids.to(device), mask.to(device)).float()
-            made = (
+            vectors = (
                 pool_spans(states, torch.from_numpy(flat.astype(np.int64)).to(device), pooling)
                 .cpu()
                 .double()
             )
-            total.index_add_(0, torch.from_numpy(np.searchsorted(entities, of)), made)
+            total.index_add_(
+                0, torch.from_numpy(np.searchsorted(entities, entity_numbers)), vectors
+            )
             bar.update(len(batch))
     numbers = np.array([counts[int(e)] for e in entities])
     return entities, (total / torch.from_numpy(numbers)[:, None]).float(), numbers

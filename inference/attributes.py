@@ -48,29 +48,29 @@ def describe(record: Mapping[str, Any]) -> dict[str, str]:
     {negated, family, historical, hypothetical: "true" where they are; long_form, part, matched;
     tied: "true"}.
     """
-    found = {name: "true" for name in Attributes._fields if record.get(name)}
-    found |= {
+    values = {name: "true" for name in Attributes._fields if record.get(name)}
+    values |= {
         name: str(record[name]) for name in ("long_form", "part", "matched") if record.get(name)
     }
     best: Mapping[str, Any] = next(iter(record.get("candidates") or ()), {})
     if record.get("entity") is not None and best.get("tied"):
-        found["tied"] = "true"
-    return found
+        values["tied"] = "true"
+    return values
 
 
 def describe_in_words(record: Mapping[str, Any]) -> list[str]:
     """The same in words, as they are printed."""
-    shown = []
+    words = []
     for name, value in describe(record).items():
         if name == "negated":
-            shown.append(NOT)
+            words.append(NOT)
         else:
-            shown.append(
+            words.append(
                 {"long_form": f"= {value}", "part": f"part: {value}", "matched": f"by {value}"}.get(
                     name, name
                 )
             )
-    return shown
+    return words
 
 
 #: where a phrase stands, seen from what it is about
@@ -445,12 +445,12 @@ def _pattern(phrases: Sequence[str]) -> re.Pattern[str]:
 
 def _rules() -> dict[str, list[tuple[str, str]]]:
     """{phrase: [(attribute, where it stands)]}; nothing for those of PSEUDO."""
-    found: dict[str, list[tuple[str, str]]] = {phrase: [] for phrase in PSEUDO}
+    rules: dict[str, list[tuple[str, str]]] = {phrase: [] for phrase in PSEUDO}
     for attribute, places in PHRASES.items():
         for place, phrases in places.items():
             for phrase in phrases:
-                found.setdefault(phrase, []).append((attribute, place))
-    return found
+                rules.setdefault(phrase, []).append((attribute, place))
+    return rules
 
 
 _RULES = _rules()
@@ -476,12 +476,14 @@ def find_attributes(text: str | Passage, places: Sequence[tuple[int, int]]) -> l
         return []
     starts = passage.sentence_starts
     statements = _Statements(_without_nitric_oxide(passage, places), starts)
-    found = []
+    attributes = []
     for start, _ in places:
         place = passage.normal_offset(start)
         reaches = statements.reaches(bisect_right(starts, place) - 1)
-        found.append(Attributes(**{key: _is_reached(own, place) for key, own in reaches.items()}))
-    return found
+        attributes.append(
+            Attributes(**{key: _is_reached(reach, place) for key, reach in reaches.items()})
+        )
+    return attributes
 
 
 def _without_nitric_oxide(passage: Passage, places: Sequence[tuple[int, int]]) -> str:
@@ -526,19 +528,21 @@ class _Statements:
             first >= 0 and first not in self._headings and ITEM.match(self.text, self.starts[first])
         ):
             first -= 1
-        given = self._headings.get(first)
-        if given is None:
-            given = frozenset[str]()
+        attributes = self._headings.get(first)
+        if attributes is None:
+            attributes = frozenset[str]()
             if 0 <= first < number:
                 low, high = self.bounds(first)
-                if (said := self.text[low:high].rstrip()).endswith(":"):
-                    own = _reaches(said[:-1] + " x", low, frozenset())
-                    given = frozenset(
-                        key for key, reach in own.items() if _is_reached(reach, low + len(said))
+                if (title := self.text[low:high].rstrip()).endswith(":"):
+                    reaches = _reaches(title[:-1] + " x", low, frozenset())
+                    attributes = frozenset(
+                        key
+                        for key, reach in reaches.items()
+                        if _is_reached(reach, low + len(title))
                     )
         for item in range(first + 1, number + 1):
-            self._headings[item] = given
-        return given
+            self._headings[item] = attributes
+        return attributes
 
 
 class _Reach(NamedTuple):
@@ -554,9 +558,9 @@ def _reaches(sentence: str, offset: int, heading: frozenset[str]) -> dict[str, _
     its heading says of all."""
     ends = [match.span() for match in _ENDS.finditer(sentence)]
     begins_of_ends = [start for start, _ in ends]
-    found: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    reaches: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for attribute in heading:
-        found[attribute].append((0, len(sentence)))
+        reaches[attribute].append((0, len(sentence)))
     for match in _TRIGGERS.finditer(sentence):
         if match[0].lower() == "no" and _NUMBER.match(sentence, match.end()):
             continue
@@ -564,11 +568,11 @@ def _reaches(sentence: str, offset: int, heading: frozenset[str]) -> dict[str, _
             if place in (BEFORE, BOTH):
                 following = bisect_left(begins_of_ends, match.end())
                 stop = ends[following][0] if following < len(ends) else len(sentence)
-                found[attribute].append((match.end(), stop))
+                reaches[attribute].append((match.end(), stop))
             if place in (BEHIND, BOTH):
                 before = bisect_left(begins_of_ends, match.start()) - 1
                 begin = ends[before][1] if before >= 0 else 0
-                found[attribute].append((begin, match.start()))
+                reaches[attribute].append((begin, match.start()))
     statement = sentence.rstrip(" \t\r\n.;,)")
     last = _LAST.search(statement, max(len(statement) - 10, 0))
     denials = [match.start() for match in _LABEL.finditer(sentence)] + (
@@ -576,8 +580,8 @@ def _reaches(sentence: str, offset: int, heading: frozenset[str]) -> dict[str, _
     )
     clauses = [0, *(match.end() for match in _CLAUSE_END.finditer(sentence))] if denials else []
     for denial in denials:
-        found["negated"].append((clauses[bisect_right(clauses, denial) - 1], denial))
-    return {attribute: _unite(spans, offset) for attribute, spans in found.items()}
+        reaches["negated"].append((clauses[bisect_right(clauses, denial) - 1], denial))
+    return {attribute: _unite(spans, offset) for attribute, spans in reaches.items()}
 
 
 def _unite(spans: list[tuple[int, int]], offset: int) -> _Reach:

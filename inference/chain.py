@@ -265,13 +265,13 @@ class Pipeline:
 
     def _check_types(self) -> None:
         """Raise InputError for a type that no entity of the graph has."""
-        several = {one.strip() for kind in {*self.types.values()} for one in kind.split("|")}
-        known = sorted(several - {""})
-        unknown = sorted(self.only - set(map(str.casefold, known)))
+        several = {part.strip() for kind in {*self.types.values()} for part in kind.split("|")}
+        types = sorted(several - {""})
+        unknown = sorted(self.only - set(map(str.casefold, types)))
         if unknown:
             raise InputError(
                 f"types: no entity of the graph is of type {unknown[0]!r};"
-                f" {list_known(unknown[0], known)}"
+                f" {list_known(unknown[0], types)}"
             )
 
     @property
@@ -289,8 +289,8 @@ class Pipeline:
         }
 
     def _check_uses(self) -> None:
-        given = {*self._given, *(["kinds"] if self.matching.kinds else [])}
-        check_uses(given, self._uses, f"the chain {self.chain!r}")
+        typed = {*self._given, *(["kinds"] if self.matching.kinds else [])}
+        check_uses(typed, self._uses, f"the chain {self.chain!r}")
 
     def _note(
         self, name: str, model: EntityDetector | TaggerDetector | Linkable | Reranking
@@ -400,15 +400,17 @@ class Pipeline:
 
     def detect(self, passages: Sequence[Passage]) -> list[list[Detected]]:
         """The mentions of each text, in order, by all detectors."""
-        found = [detector.detect(passages) for detector in self.detectors]
+        detected = [detector.detect(passages) for detector in self.detectors]
         mentions = (
-            found[0]
-            if len(found) == 1
-            else [unite_mentions(own) for own in zip(*found, strict=True)]
+            detected[0]
+            if len(detected) == 1
+            else [unite_mentions(spans) for spans in zip(*detected, strict=True)]
         )
         if self._dictionary is None:
             return mentions
-        return [self._widen(passage, own) for passage, own in zip(passages, mentions, strict=True)]
+        return [
+            self._widen(passage, spans) for passage, spans in zip(passages, mentions, strict=True)
+        ]
 
     def _widen(self, passage: Passage, mentions: list[Detected]) -> list[Detected]:
         """Mentions with composite ones in place of the names that are a part of them ("breast and
@@ -417,10 +419,10 @@ class Pipeline:
         if not mentions:
             return mentions
 
-        def covers(own: int, other: int) -> bool:
+        def covers(number: int, other: int) -> bool:
             """A phrase of one type covers a name of another: an organ in the name of diseases."""
-            types = [self.types.get(mentions[number].entity or "", "") for number in (own, other)]
-            return types[0] != types[1] and mentions[own].entity is not None
+            types = [self.types.get(mentions[n].entity or "", "") for n in (number, other)]
+            return types[0] != types[1] and mentions[number].entity is not None
 
         if passage.is_as_written:
             spans = [mention[:2] for mention in mentions]
@@ -455,10 +457,16 @@ class Pipeline:
         it."""
         for place in find_numbered(passage.text, self._is_name):
             start, end = passage.source_place(*place)
-            beside = [one for one in mentions if one.end <= start or one.start >= end]
-            inside = [one for one in mentions if start <= one.start and one.end <= end]
-            if len(beside) + len(inside) == len(mentions):
-                mentions = sorted([*beside, Detected(start, end)], key=lambda one: one.start)
+            outside = [
+                mention for mention in mentions if mention.end <= start or mention.start >= end
+            ]
+            inside = [
+                mention for mention in mentions if start <= mention.start and mention.end <= end
+            ]
+            if len(outside) + len(inside) == len(mentions):
+                mentions = sorted(
+                    [*outside, Detected(start, end)], key=lambda mention: mention.start
+                )
         return mentions
 
     def link(self, texts: str | Iterable[str]) -> Mentions[Linked]:
@@ -469,22 +477,22 @@ class Pipeline:
         """
         texts = checked_texts(texts)
         passages = [Passage(text, self.matching.forms) for text in texts]
-        asked = [
-            one
-            for number, own in enumerate(self.detect(passages))
-            for one in self._questions(number, passages[number], own)
+        questions = [
+            question
+            for number, spans in enumerate(self.detect(passages))
+            for question in self._questions(number, passages[number], spans)
         ]
-        found: list[list[Linked]] = [[] for _ in texts]
-        for begin in range(0, len(asked), AT_ONCE):
-            some = asked[begin : begin + AT_ONCE]
-            for one, ranking in zip(some, self._rank(passages, some), strict=True):
-                linked = self._link(texts[one.text], one, ranking[: self.top])
+        answers: list[list[Linked]] = [[] for _ in texts]
+        for begin in range(0, len(questions), AT_ONCE):
+            some = questions[begin : begin + AT_ONCE]
+            for question, ranking in zip(some, self._rank(passages, some), strict=True):
+                linked = self._link(texts[question.text], question, ranking[: self.top])
                 if not self.only or self.only & split_types(linked.type or ""):
-                    found[one.text].append(linked)
+                    answers[question.text].append(linked)
         if self.negation:
-            pairs = zip(passages, found, strict=True)
-            found = [self._with_attributes(passage, own) for passage, own in pairs]
-        return Mentions(found, texts)
+            pairs = zip(passages, answers, strict=True)
+            answers = [self._with_attributes(passage, spans) for passage, spans in pairs]
+        return Mentions(answers, texts)
 
     def _questions(
         self, number: int, passage: Passage, mentions: Sequence[Detected]
@@ -512,11 +520,13 @@ class Pipeline:
                 yield Asked(number, mention, part, expanded, part)
 
     def _with_attributes(self, passage: Passage, mentions: list[Linked]) -> list[Linked]:
-        found = find_attributes(passage, [(m.start, m.end) for m in mentions])
-        return [m._replace(**own._asdict()) for m, own in zip(mentions, found, strict=True)]
+        attributes = find_attributes(passage, [(m.start, m.end) for m in mentions])
+        return [
+            m._replace(**values._asdict()) for m, values in zip(mentions, attributes, strict=True)
+        ]
 
-    def _link(self, text: str, asked: Asked, ranking: Sequence[Option]) -> Linked:
-        options, (start, end, kind, detector_score, *_) = tuple(ranking), asked.found
+    def _link(self, text: str, question: Asked, ranking: Sequence[Option]) -> Linked:
+        options, (start, end, kind, detector_score, *_) = tuple(ranking), question.found
         entity = name = score = None
         matched = ""
         if options and (self.nil is None or options[0].score >= self.nil):
@@ -524,7 +534,7 @@ class Pipeline:
             kind = kind or self.types.get(entity)
             # names compare the mention itself; a model is given what was detected
             if self.steps.candidates != "names":
-                matched = matched or asked.found.matched
+                matched = matched or question.found.matched
         return Linked(
             start,
             end,
@@ -534,20 +544,21 @@ class Pipeline:
             kind,
             score,
             options,
-            asked.long_form,
+            question.long_form,
             detector_score,
-            asked.part,
+            question.part,
             matched or None,
         )
 
-    def _rank(self, passages: Sequence[Passage], asked: Sequence[Asked]) -> list[list[Option]]:
+    def _rank(self, passages: Sequence[Passage], questions: Sequence[Asked]) -> list[list[Option]]:
         if not self.finder and self.steps.detect == DICTIONARY:
-            return [self._name_entity(passages[one.text], one) for one in asked]
+            return [self._name_entity(passages[question.text], question) for question in questions]
         from datamodules.contexts import WIDE, mark_mention
 
-        mentions = [a.string for a in asked]
+        mentions = [a.string for a in questions]
         contexts = [
-            mark_mention(passages[a.text].source, a.found.start, a.found.end, WIDE) for a in asked
+            mark_mention(passages[a.text].source, a.found.start, a.found.end, WIDE)
+            for a in questions
         ]
         first = self._first.link(mentions, contexts)
         if self.ranker:
@@ -560,18 +571,18 @@ class Pipeline:
             for ranking in first
         ]
 
-    def _name_entity(self, passage: Passage, asked: Asked) -> list[Option]:
+    def _name_entity(self, passage: Passage, question: Asked) -> list[Option]:
         """The entity of a dictionary's mention, or of a part of one."""
-        mention = asked.found
+        mention = question.found
         entity, others, matched = mention.entity, mention.others, mention.matched
         if entity is None:  # a part of a composite mention
             assert self._dictionary is not None
-            name = self._dictionary.find_name(asked.string)
+            name = self._dictionary.find_name(question.string)
             if name is None:
                 return []
             entity, others, matched = name.entity, name.others, name.matched
         if others:
-            return self._choose_meaning(passage, asked.string, entity, others, matched)
+            return self._choose_meaning(passage, question.string, entity, others, matched)
         return [Option(entity, self.preferred[entity], 1.0, False, matched)]
 
     @cached_property
@@ -586,10 +597,12 @@ class Pipeline:
         supports = self._homonyms.supports(comparable(name), sorted(entities), passage.word_set)
         support = dict(zip(sorted(entities), supports, strict=True))
         # stable: of equal ones the linker's own order
-        order = sorted(entities, key=lambda one: -support[one])
+        order = sorted(entities, key=lambda meaning: -support[meaning])
         return [
-            Option(one, self.preferred[one], 1.0, supports.count(support[one]) > 1, matched)
-            for one in order
+            Option(
+                meaning, self.preferred[meaning], 1.0, supports.count(support[meaning]) > 1, matched
+            )
+            for meaning in order
         ]
 
 

@@ -39,9 +39,9 @@ PREFIXES = {"U": "B", "S": "B", "L": "I", "E": "I", "M": "I"}  #: of BILOU and B
 
 def read_label(label: str) -> str:
     """A label of BILOU or BIOES as in BIO; others as they are."""
-    found = re.fullmatch(r"([USLEM])[-_](.+)", label)
-    if found:
-        return f"{PREFIXES[found[1]]}-{found[2]}"
+    match = re.fullmatch(r"([USLEM])[-_](.+)", label)
+    if match:
+        return f"{PREFIXES[match[1]]}-{match[2]}"
     return re.sub(r"^([BI])_", r"\1-", label)
 
 
@@ -98,8 +98,8 @@ class TokenClassifier(EntityTagger):
         filled = [number for number, text in enumerate(texts) if text.strip()]
         result: list[list[Span]] = [[] for _ in texts]
         with bfloat16(self.device, self.bf16):
-            found = self._find([texts[number] for number in filled]) if filled else []
-        for number, groups in zip(filled, found, strict=True):
+            predicted = self._find([texts[number] for number in filled]) if filled else []
+        for number, groups in zip(filled, predicted, strict=True):
             text = texts[number]
             for group in groups:
                 start, end = _trim(text, int(group["start"]), int(group["end"]))
@@ -110,10 +110,10 @@ class TokenClassifier(EntityTagger):
 
     def predict_examples(self, examples: Sequence[Tagged]) -> list[dict[str, Any]]:
         """{id, text, mentions} of each example."""
-        found = self.predict([example.text for example in examples])
+        predicted = self.predict([example.text for example in examples])
         return [
             {"id": e.id, "text": e.text, "mentions": [span._asdict() for span in spans]}
-            for e, spans in zip(examples, found, strict=True)
+            for e, spans in zip(examples, predicted, strict=True)
         ]
 
 
@@ -148,10 +148,10 @@ def _read_again(
     name: str, device: str, bf16: bool, batch_size: int, identity: str
 ) -> TokenClassifier:
     """A classifier from its files. Raises InputError where they are others by now."""
-    found = load_token_classifier(name, device, "bf16" if bf16 else "fp32", batch_size)
-    if found.identity != identity:
+    classifier = load_token_classifier(name, device, "bf16" if bf16 else "fp32", batch_size)
+    if classifier.identity != identity:
         raise InputError(f"{name}: not the model that the run began with. Run the command again.")
-    return found
+    return classifier
 
 
 class PairScorer:
@@ -189,7 +189,7 @@ class PairScorer:
     def scores(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
         """The score of each pair, in (0, 1)."""
         order = sorted(range(len(pairs)), key=lambda n: (-len("".join(pairs[n])), n))
-        found = [0.0] * len(pairs)
+        result = [0.0] * len(pairs)
         for start in range(0, len(order), self.batch):
             some = order[start : start + self.batch]
             encoded = self.tokenizer(
@@ -203,8 +203,8 @@ class PairScorer:
             with bfloat16(self.device, self.bf16):
                 logits = self.model(**encoded).logits[:, 0]
             for n, score in zip(some, logits.float().sigmoid().cpu().tolist(), strict=True):
-                found[n] = score
-        return found
+                result[n] = score
+        return result
 
 
 class PairScored:
@@ -214,13 +214,13 @@ class PairScored:
         self.scorer, self.names = scorer, names
 
     def rank(
-        self, mentions: Sequence[str], contexts: Sequence[str | None], found: Sequence[Ranking]
+        self, mentions: Sequence[str], contexts: Sequence[str | None], rankings: Sequence[Ranking]
     ) -> list[Ranking]:
         pairs = [
             (mention, text_of(candidate, self.names))
-            for mention, ranking in zip(mentions, found, strict=True)
+            for mention, ranking in zip(mentions, rankings, strict=True)
             for candidate in ranking
         ]
         scores = iter(self.scorer.scores(pairs))
-        scored = [[c._replace(score=next(scores)) for c in ranking] for ranking in found]
+        scored = [[c._replace(score=next(scores)) for c in ranking] for ranking in rankings]
         return [sorted(ranking, key=lambda c: -c.score) for ranking in scored]

@@ -126,19 +126,19 @@ class ClosedSet:
         """Of each of the first `count` letters, from the cache where they are known."""
         key = digest([self.identity, prompt, count])
         self.usage.prompts += 1
-        kept = self.answers.find(key)
-        if kept is not None:
+        stored = self.answers.find(key)
+        if stored is not None:
             self.usage.cached += 1
-            return kept
+            return stored
         began = time.perf_counter()
-        found, tokens = self.model.choose(prompt, count)
+        result, tokens = self.model.choose(prompt, count)
         self.usage.seconds += time.perf_counter() - began
         self.usage.tokens += tokens
-        if not any(found):  # an answer that is none of the letters
+        if not any(result):  # an answer that is none of the letters
             self.usage.no_letter += 1
-            found = [0.0] * (count - 1) + [1.0]
-        self.answers.keep(key, found)
-        return found
+            result = [0.0] * (count - 1) + [1.0]
+        self.answers.keep(key, result)
+        return result
 
     def report(self) -> str:
         """What was asked so far, in words."""
@@ -157,12 +157,12 @@ class ClosedSetRanker:
         self.ranker, self.names = ranker, names
 
     def rank(
-        self, mentions: Sequence[str], contexts: Sequence[str | None], found: Sequence[Ranking]
+        self, mentions: Sequence[str], contexts: Sequence[str | None], rankings: Sequence[Ranking]
     ) -> list[Ranking]:
         """The candidates by the probabilities of their letters; none where NIL's is the highest.
         Candidates beyond MOST come after, with 0."""
         result: list[Ranking] = []
-        for mention, context, ranking in zip(mentions, contexts, found, strict=True):
+        for mention, context, ranking in zip(mentions, contexts, rankings, strict=True):
             if not ranking:
                 result.append([])
                 continue
@@ -171,8 +171,8 @@ class ClosedSetRanker:
             *scores, nil = self.ranker.probabilities(prompt, len(read) + 1)
             scored = [c._replace(score=p) for c, p in zip(read, scores, strict=True)]
             ordered = sorted(scored, key=lambda c: -c.score)
-            kept = [*ordered, *(c._replace(score=0.0) for c in rest)]
-            result.append(kept if ordered[0].score >= nil else [])
+            unranked = [*ordered, *(c._replace(score=0.0) for c in rest)]
+            result.append(unranked if ordered[0].score >= nil else [])
         LOG.info(self.ranker.report())
         return result
 
@@ -207,20 +207,20 @@ class LocalModel:
 
     def _letter_tokens(self) -> dict[str, list[int]]:
         """The tokens that a letter may be as an answer: with and without a space before it."""
-        found = {}
+        tokens = {}
         for letter in LETTERS:
             ids = [
                 self.tokenizer.encode(text, add_special_tokens=False)
                 for text in (letter, f" {letter}")
             ]
-            found[letter] = sorted({own[0] for own in ids if len(own) == 1})
-        single = [tuple(ids) for ids in found.values()]
+            tokens[letter] = sorted({token_ids[0] for token_ids in ids if len(token_ids) == 1})
+        single = [tuple(ids) for ids in tokens.values()]
         if not all(single) or len(set(single)) < len(single):
             raise InputError(
                 f"{self.name}: its tokenizer has no token for each of the letters A to Z, by which"
                 " a closed-set ranker answers. Use another model."
             )
-        return found
+        return tokens
 
     def choose(self, prompt: str, count: int) -> tuple[list[float], int]:
         """Probabilities of the letters among themselves, after the whole prompt; its middle is cut
@@ -269,19 +269,21 @@ class ServedModel:
             tokens = int((answer.get("usage") or {}).get("total_tokens", 0))
             places = (choice.get("logprobs") or {}).get("content") or []
             likely = places[0].get("top_logprobs") or [] if places else []
-            options = [(str(one["token"]).strip(), float(one["logprob"])) for one in likely]
+            options = [
+                (str(option["token"]).strip(), float(option["logprob"])) for option in likely
+            ]
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
             raise InputError(
                 f"{self.address}: expected an answer of chat/completions, got {answer!s:.80}"
             ) from error
-        found = [0.0] * count
+        probabilities = [0.0] * count
         for token, log_probability in options:
             if len(token) == 1 and token in LETTERS[:count] and math.isfinite(log_probability):
-                found[LETTERS.index(token)] += math.exp(log_probability)
+                probabilities[LETTERS.index(token)] += math.exp(log_probability)
         if not options and content.strip()[:1] and content.strip()[0] in LETTERS[:count]:
-            found[LETTERS.index(content.strip()[0])] = 1.0
-        total = sum(found)
-        return [p / total for p in found] if total else found, tokens
+            probabilities[LETTERS.index(content.strip()[0])] = 1.0
+        total = sum(probabilities)
+        return [p / total for p in probabilities] if total else probabilities, tokens
 
     def _ask(self, question: dict[str, Any]) -> Any:
         headers = {"Content-Type": "application/json"}

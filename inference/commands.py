@@ -137,12 +137,12 @@ class Link:
                 left_out=left_out,
                 work=self.work,
             )
-            shown = (
+            summary = (
                 f"{self.output}: {counts.documents:,} documents, {counts.mentions:,} mentions,"
                 f" {counts.linked:,} linked"
             )
             _print_counts(
-                {"output": str(self.output)} | counts._asdict(), shown, left_out, self.json
+                {"output": str(self.output)} | counts._asdict(), summary, left_out, self.json
             )
             return
         _answer(self.text, pipeline.link, partial(_print_linked, json=self.json))
@@ -211,18 +211,18 @@ class Predict:
         if self.output:
             format_of(self.output, self.reading.to)
             Output(self.output, [*self.input, *folders])
-        own = load_model(self.model, device=self.device, precision=self.precision)
+        model = load_model(self.model, device=self.device, precision=self.precision)
         if self.output:
-            self.write(own, self.output)
+            self.write(model, self.output)
             return
-        if not isinstance(own, EntityTagger):
+        if not isinstance(model, EntityTagger):
             raise InputError(
-                f"MODEL={self.model}: a model of {own.kind}; give it files: --input FILE --output"
+                f"MODEL={self.model}: a model of {model.kind}; give it files: --input FILE --output"
                 " FILE"
             )
-        _answer(self.text, own.predict, partial(_print_spans, json=self.json))
+        _answer(self.text, model.predict, partial(_print_spans, json=self.json))
 
-    def write(self, own: EntityTagger | RelationModel | PairModel | Ranker, output: Path) -> None:
+    def write(self, model: EntityTagger | RelationModel | PairModel | Ranker, output: Path) -> None:
         """Write what a model predicts for the files, or a task's examples."""
         from inference.load import load_entity_tagger
         from inference.predict import predict_files, predict_task
@@ -237,14 +237,14 @@ class Predict:
                 )
             examples = split_examples(self.task, self.split, self.files)
             fresh = self.reading.fresh
-            counts = predict_task(own, examples, output, fresh=fresh, report=LOG.info)
+            counts = predict_task(model, examples, output, fresh=fresh, report=LOG.info)
         else:
             taggers = [
                 load_entity_tagger(name, device=self.device, precision=self.precision)
                 for name in self.tagger
             ]
             counts = predict_files(
-                own,
+                model,
                 self.input,
                 output,
                 self.reading,
@@ -253,11 +253,11 @@ class Predict:
                 left_out=left_out,
                 work=self.work,
             )
-        shown = (
+        summary = (
             f"{output}: {counts.documents:,} documents, {counts.mentions:,} mentions,"
             f" {counts.relations:,} relations"
         )
-        _print_counts({"output": str(output)} | counts._asdict(), shown, left_out, self.json)
+        _print_counts({"output": str(output)} | counts._asdict(), summary, left_out, self.json)
 
 
 def model_folder(name: str) -> Path:
@@ -315,23 +315,23 @@ class Embed:
         texts = list(iterate_texts(self.text, self.input))
         from inference.encoders import embedder
 
-        own = embedder(
+        embed = embedder(
             chosen,
             LinkerOptions(pooling=self.pooling, max_length=self.max_length, device=self.device),
         )
         if self.output is None:
-            for one, vector in zip(texts, own(texts).tolist(), strict=True):
+            for text, vector in zip(texts, embed(texts).tolist(), strict=True):
                 print(
                     jsons.dumps(
-                        {"text": one, "vector": [round(v, 6) for v in vector]}, ensure_ascii=False
+                        {"text": text, "vector": [round(v, 6) for v in vector]}, ensure_ascii=False
                     )
                 )
             return
-        settings = {name: str(value) for name, value in own.settings.items()}
+        settings = {name: str(value) for name, value in embed.settings.items()}
         made_of = settings | {"texts": digest(texts)}
         facts = target.read_finished(made_of, self.fresh)
         if facts is None:
-            vectors = own(texts)
+            vectors = embed(texts)
             facts = {"vectors": len(texts), "size": vectors.shape[1]}
             with target.atomic_write(made_of, facts, "wb") as handle:
                 handle.write(encode_vectors(vectors, settings))
@@ -356,7 +356,7 @@ def encode_vectors(vectors: Tensor, facts: Mapping[str, str]) -> bytes:
     return len(text).to_bytes(8, "little") + text + content[8 + size :]
 
 
-def _print_spans(number: int, one: str, spans: Sequence[Any], json: bool) -> None:
+def _print_spans(number: int, text: str, spans: Sequence[Any], json: bool) -> None:
     """Print a text and its entities, or one JSON line of them."""
     mentions = [
         {"start": s.start, "end": s.end, "text": s.text, "type": s.type, "score": s.score}
@@ -364,15 +364,15 @@ def _print_spans(number: int, one: str, spans: Sequence[Any], json: bool) -> Non
     ]
     if json:
         print(
-            jsons.dumps({"id": str(number), "text": one, "mentions": mentions}, ensure_ascii=False)
+            jsons.dumps({"id": str(number), "text": text, "mentions": mentions}, ensure_ascii=False)
         )
         return
-    print(one)
+    print(text)
     for s in spans:
         print(f"  {s.start:>5}-{s.end:<5} {s.text!r:<30} {s.type}  {s.score:.3f}")
 
 
-def _print_linked(number: int, own: str, mentions: Sequence[Any], json: bool) -> None:
+def _print_linked(number: int, text: str, mentions: Sequence[Any], json: bool) -> None:
     """Print a text and its mentions, or one JSON line of them."""
     from inference.attributes import NOT, describe_in_words
     from inference.chain import as_record
@@ -380,21 +380,21 @@ def _print_linked(number: int, own: str, mentions: Sequence[Any], json: bool) ->
     if json:
         print(
             jsons.dumps(
-                {"id": str(number), "text": own, "mentions": [as_record(m) for m in mentions]},
+                {"id": str(number), "text": text, "mentions": [as_record(m) for m in mentions]},
                 ensure_ascii=False,
             )
         )
         return
-    print(own)
+    print(text)
     for m in mentions:
         meant = "NIL" if m.entity is None else f"{m.entity}  {m.name}"
         score = "" if m.score is None else f"  {m.score:.3f}"
-        shown = "".join(
+        listed = "".join(
             f"  [{attribute}]" for attribute in describe_in_words(as_record(m)) if attribute != NOT
         )
         print(
             f"  {m.start:>5}-{m.end:<5} {m.text!r:<30}"
-            f" {'not ' if m.negated else ''}{meant}{score}{shown}"
+            f" {'not ' if m.negated else ''}{meant}{score}{listed}"
         )
 
 
@@ -411,22 +411,22 @@ def _answer(
     number = 0
     with report_interrupt(lambda: "what is printed is complete; the rest of the input is not read"):
         for batch in batches(iterate_texts(text), BATCH):
-            for own, found in zip(batch, find(batch), strict=True):
-                show(number, own, found)
+            for item, answers in zip(batch, find(batch), strict=True):
+                show(number, item, answers)
                 number += 1
             sys.stdout.flush()
 
 
-def _print_counts(record: dict[str, Any], shown: str, left_out: Counter[str], json: bool) -> None:
+def _print_counts(record: dict[str, Any], summary: str, left_out: Counter[str], json: bool) -> None:
     """Print what a file holds, and what of the input is not in it."""
     lost = {reason: count for reason, count in left_out.items() if count}
     if record["output"] == "-" or descriptor_of(record["output"]) == 1:  # the records are there
-        LOG.info(shown)
+        LOG.info(summary)
         return
     if json:
         print(jsons.dumps(record | ({"left_out": lost} if lost else {})))
         return
-    print(shown)
+    print(summary)
     for reason, count in lost.items():
         print(f"left out: {count:,} {reason}")
 
@@ -443,13 +443,13 @@ def iterate_texts(text: str | None, file: Path | None = None) -> Iterator[str]:
         raise InputError(
             "standard input is closed; give --text, --input, or lines on standard input"
         )
-    found = (
+    texts = (
         lines_of(sys.stdin.buffer, "standard input")
         if file is None or str(file) == "-"
         else lines(file)
     )
     empty = True
-    for _, line in found:
+    for _, line in texts:
         empty = False
         yield line
     if empty:

@@ -77,7 +77,7 @@ FOLDERS = {"brat": write_brat, "xmi": write_xmi}
 
 def record_of(document: Document) -> dict[str, Any]:
     """A document as chains and taggers write it."""
-    found = sorted((*document.mentions, *document.unlinked), key=lambda m: (m.start, m.end))
+    ordered = sorted((*document.mentions, *document.unlinked), key=lambda m: (m.start, m.end))
     mentions = [
         {
             "start": m.start,
@@ -88,7 +88,7 @@ def record_of(document: Document) -> dict[str, Any]:
             "score": m.score if m.entity else None,
         }
         | dict.fromkeys(m.attributes, True)
-        for m in found
+        for m in ordered
     ]
     return {"id": document.id, "text": document.text, "mentions": mentions}
 
@@ -203,9 +203,9 @@ class Convert:
         files = [path.resolve() for path in files_in([self.input], left_out)]
         roots = [self.input] if self.input.is_dir() else []
         layout = Layout(self.document, self.id_field, self.text_field)
-        found = annotated_documents(files, self.format, left_out, roots, layout, self.encoding)
+        documents = annotated_documents(files, self.format, left_out, roots, layout, self.encoding)
         lost, ids = Counter[str](), IdCounter(str)
-        count = write_records(map(record_of, count_ids(found, ids)), self.output, to, lost)
+        count = write_records(map(record_of, count_ids(documents, ids)), self.output, to, lost)
         print(f"{self.output}: {count:,} documents, {to}")
         if FORMATS[to].loses != "nothing":
             print(f"not held by {to}: {FORMATS[to].loses}")
@@ -220,13 +220,13 @@ def check_folder_is_own(folder: Path, form: str) -> None:
     """Raise InputError for a folder with something that no conversion writes, which would be
     deleted with it: other files, and texts without their annotations."""
     for path in sorted(folder.rglob("*")):
-        beside = {".txt": ".ann", ".ann": ".txt"}.get(path.suffix)
+        partner = {".txt": ".ann", ".ann": ".txt"}.get(path.suffix)
         if form == "brat" and path == folder / SETTINGS and is_written_settings(path):
             continue
         if form == "xmi":
             is_own = path.suffix in (".xmi", ".xml")
         else:
-            is_own = beside is not None and path.with_suffix(beside).is_file()
+            is_own = partner is not None and path.with_suffix(partner).is_file()
         if not path.is_dir() and not is_own:
             raise InputError(
                 f"{folder}: it has {path.relative_to(folder)}, which no conversion writes; the"
@@ -241,10 +241,10 @@ def format_by_name(output: Path) -> str:
         return "biocjson" if "bioc" in name else "pubannotation"
     if not ending:
         return "brat"
-    known = {form.ending: key for key, form in FORMATS.items()}
-    if ending not in known:
+    names = {form.ending: key for key, form in FORMATS.items()}
+    if ending not in names:
         raise InputError(
             f"{output}: cannot tell the format from this name. Give --to: one of"
             f" {', '.join(FORMATS)}."
         )
-    return known[ending]
+    return names[ending]

@@ -78,8 +78,8 @@ class Dictionary:
                 self.graph, texts=texts, forms=self.forms, kinds=self.kinds
             )
         return [
-            [Detected(m.start, m.end, None, None, m.entity, m.others, m.matched) for m in own]
-            for own in self._last.find_all(passages)
+            [Detected(m.start, m.end, None, None, m.entity, m.others, m.matched) for m in mentions]
+            for mentions in self._last.find_all(passages)
         ]
 
     def find_name(self, phrase: str) -> Found | None:
@@ -111,8 +111,8 @@ class TaggerDetector:
         }
 
     def detect(self, passages: Sequence[Passage]) -> list[list[Detected]]:
-        found = self.tagger.predict([passage.source for passage in passages])
-        return [[Detected(s.start, s.end, s.type, s.score) for s in spans] for spans in found]
+        predicted = self.tagger.predict([passage.source for passage in passages])
+        return [[Detected(s.start, s.end, s.type, s.score) for s in spans] for spans in predicted]
 
 
 def model_detector(name: str, options: LinkerOptions) -> EntityDetector | TaggerDetector:
@@ -127,30 +127,32 @@ def model_detector(name: str, options: LinkerOptions) -> EntityDetector | Tagger
     from inference.entity_table import EntityReader
     from inference.load import linkable
 
-    found = linkable(name, replace(options, by="entities"))
-    if not isinstance(found, EntityReader):
+    model = linkable(name, replace(options, by="entities"))
+    if not isinstance(model, EntityReader):
         raise InputError(
             f"{name}: a model that finds no mentions; expected a fine-tuned tagger, a token"
             f" classifier, a KeBioLM or {DICTIONARY!r}"
         )
-    return EntityDetector(found)
+    return EntityDetector(model)
 
 
-def unite_mentions(found: Sequence[Sequence[Detected]]) -> list[Detected]:
+def unite_mentions(lists: Sequence[Sequence[Detected]]) -> list[Detected]:
     """One text's mentions by several detectors: of two that overlap the longer one, of equals that
     of the first detector.
 
     Mentions of one detector may overlap each other, as a nested tagger's do.
     """
-    every = sorted((m.start - m.end, number, m) for number, own in enumerate(found) for m in own)
+    candidates = sorted(
+        (m.start - m.end, number, m) for number, mentions in enumerate(lists) for m in mentions
+    )
     taken: dict[int, int] = {}  # character: the detector whose mention has it
-    kept: list[Detected] = []
-    for _, number, mention in every:
+    chosen: list[Detected] = []
+    for _, number, mention in candidates:
         place = range(mention.start, mention.end)
         if all(taken.get(i, number) == number for i in place):
             taken.update(dict.fromkeys(place, number))
-            kept.append(mention)
-    return sorted(kept, key=lambda m: (m.start, m.end))
+            chosen.append(mention)
+    return sorted(chosen, key=lambda m: (m.start, m.end))
 
 
 def detected_spans(reader: EntityReader, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
@@ -164,7 +166,7 @@ def detected_spans(reader: EntityReader, texts: Sequence[str]) -> list[list[tupl
     from datamodules.rows import frame_ids, pad_rows
 
     room = min(reader.max_length, reader.model.max_length) - 2
-    found: list[list[tuple[int, int]]] = [[] for _ in texts]
+    by_text: list[list[tuple[int, int]]] = [[] for _ in texts]
     encoded = reader.tokenizer(
         list(texts), add_special_tokens=False, return_offsets_mapping=True, verbose=False
     )
@@ -185,5 +187,5 @@ def detected_spans(reader: EntityReader, texts: Sequence[str]) -> list[list[tupl
             number, first, _ = batch[row]
             offsets = encoded["offset_mapping"][number]
             a, b = offsets[first + start - 1][0], offsets[first + end - 2][1]
-            found[number].append((a, b))
-    return [sorted(set(spans)) for spans in found]
+            by_text[number].append((a, b))
+    return [sorted(set(spans)) for spans in by_text]

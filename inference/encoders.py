@@ -113,8 +113,8 @@ class Embedder:
         """(n, hidden) float32 on the CPU."""
         names = checked_texts(names)
         rows = {name: row for row, name in enumerate(dict.fromkeys(names))}
-        made = self._encode(list(rows))
-        return made if len(rows) == len(names) else made[[rows[name] for name in names]]
+        vectors = self._encode(list(rows))
+        return vectors if len(rows) == len(names) else vectors[[rows[name] for name in names]]
 
     @property
     def options(self) -> dict[str, Any]:
@@ -157,13 +157,13 @@ class Embedder:
         return vectors
 
     def _pool(self, ids: Tensor, mask: Tensor, mentions: Any) -> Tensor:
-        given = (
+        whole = (
             ()
             if mentions is None
             else (type(mentions)(*(part.to(self.device) for part in mentions)),)
         )
         with bfloat16(self.device, self.bf16):
-            states = self.encoder(ids, mask, *given).float()  # (names, tokens, hidden)
+            states = self.encoder(ids, mask, *whole).float()  # (names, tokens, hidden)
         how = self.pooling
         if how == "text":
             ends = torch.tensor(self.tokenizer.all_special_ids, device=ids.device)
@@ -264,15 +264,22 @@ def write_index(
         write(folder, [embedder(strings)] if strings else [], shape, made_of, backend)
         return
     cut = [strings[start : start + PART] for start in range(0, len(strings), PART)]
-    parts = [Part(f"part-{number:05}.npy", own, digest(own)) for number, own in enumerate(cut)]
+    parts = [
+        Part(f"part-{number:05}.npy", vectors, digest(vectors))
+        for number, vectors in enumerate(cut)
+    ]
     place = folder.with_name(f"{folder.name}.parts")
     with parts_folder(
         place, made_of, what="vectors of names", pattern="part-*", anew="INDEX=<another folder>"
     ) as out:
         if out.manifest is None:
-            there = sum(counts["names"] for counts in out.done(parts))
+            finished = sum(counts["names"] for counts in out.done(parts))
             with tqdm(
-                total=len(strings), initial=there, desc="names in parts", unit="name", disable=None
+                total=len(strings),
+                initial=finished,
+                desc="names in parts",
+                unit="name",
+                disable=None,
             ) as bar:
                 out.map(
                     _write_vectors,
@@ -355,7 +362,7 @@ def embedder(chosen: Encoder, options: LinkerOptions) -> Embedder:
     transformer = getattr(module, "bert", None)
     if transformer is not None:
         check_vocabulary(chosen.name, tokenizer, transformer)
-    made = Embedder(
+    result = Embedder(
         module,
         tokenizer,
         chosen.identity,
@@ -364,7 +371,7 @@ def embedder(chosen: Encoder, options: LinkerOptions) -> Embedder:
         linker=linker,
         sentence=sentence,
     )
-    made.made_by = chosen, options
+    result.made_by = chosen, options
     if chosen.linker:
-        made.uses |= {"knowledge"}
-    return made
+        result.uses |= {"knowledge"}
+    return result

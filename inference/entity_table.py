@@ -97,22 +97,22 @@ class EntityReader:
         count.
         """
         left, right = sides(mention, context)
-        before, own, after = (
+        before, mention_ids, after = (
             self.tokenizer(part, add_special_tokens=False)["input_ids"]
             for part in (left, mention, right)
         )
         room = self.max_length - 2
-        own = (list(own) or [self.tokenizer.unk_token_id])[:room]
-        keep, follow = balance_sides(len(before), len(after), room - len(own))
+        mention_ids = (list(mention_ids) or [self.tokenizer.unk_token_id])[:room]
+        keep, follow = balance_sides(len(before), len(after), room - len(mention_ids))
         start = 1 + keep
         ids = [
             self.tokenizer.cls_token_id,
             *before[len(before) - keep :],
-            *own,
+            *mention_ids,
             *after[:follow],
             self.tokenizer.sep_token_id,
         ]
-        return ids, start, start + len(own)
+        return ids, start, start + len(mention_ids)
 
     def readings(self, mentions: Sequence[str], contexts: Sequence[str | None]) -> list[Reading]:
         """What is to be read so that every mention is: a text with several of them once, where it
@@ -124,7 +124,7 @@ class EntityReader:
         """
         # (mention, first character, last + 1)
         texts: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
-        found: list[Reading] = []
+        result: list[Reading] = []
         for number, (mention, context) in enumerate(zip(mentions, contexts, strict=True)):
             left, right = sides(mention, context)
             texts[left + mention + right].append((number, len(left), len(left) + len(mention)))
@@ -134,11 +134,11 @@ class EntityReader:
         shared = room // 4
         if not texts:  # which the tokenizer does not accept
             return []
-        every = self.tokenizer(
+        encoded = self.tokenizer(
             list(texts), add_special_tokens=False, return_offsets_mapping=True, verbose=False
         )
-        for own, ids, offsets in zip(
-            texts.values(), every["input_ids"], every["offset_mapping"], strict=True
+        for spans, ids, offsets in zip(
+            texts.values(), encoded["input_ids"], encoded["offset_mapping"], strict=True
         ):
             windows: dict[int, Reading] = {}  # by the first token
             count = 1 + max(0, -(-(len(ids) - room) // (room - shared)))
@@ -148,7 +148,7 @@ class EntityReader:
                 else [0]
             )
             starts, ends = [a for a, _ in offsets], [b for _, b in offsets]
-            for number, start, end in own:
+            for number, start, end in spans:
                 first, last = bisect_left(starts, start), bisect_right(ends, end)
                 whole = first < last and last - first <= shared
                 if (
@@ -157,7 +157,7 @@ class EntityReader:
                     or (last < len(ids) and starts[last] < end)
                 ):
                     ids_, a, b = self.inputs(mentions[number], contexts[number])
-                    found.append(Reading(ids_, [(number, a, b)]))
+                    result.append(Reading(ids_, [(number, a, b)]))
                     continue
                 begin = max(
                     begins,
@@ -171,8 +171,8 @@ class EntityReader:
                         [self.tokenizer.cls_token_id, *part, self.tokenizer.sep_token_id], []
                     )
                 windows[begin].spans.append((number, first - begin + 1, last - begin + 1))
-            found += windows.values()
-        return found
+            result += windows.values()
+        return result
 
     @torch.inference_mode()
     def nearest(
@@ -180,26 +180,28 @@ class EntityReader:
     ) -> list[list[tuple[int, float]]]:
         """[(row of the table, its dot product), best first] of each mention, in batches of readings
         of similar length."""
-        asked = sorted(self.readings(mentions, contexts), key=lambda one: one.spans)
-        lengths = [len(one.ids) for one in asked]
+        readings = sorted(self.readings(mentions, contexts), key=lambda reading: reading.spans)
+        lengths = [len(reading.ids) for reading in readings]
         result: list[list[tuple[int, float]]] = [[] for _ in mentions]
         with tqdm(
             total=len(mentions), desc="linking mentions", unit="mention", disable=None, leave=False
         ) as bar:
             for rows_of_batch in length_batches(lengths, self.tokens):
-                batch = [asked[row] for row in rows_of_batch]
-                ids, mask = pad_rows([one.ids for one in batch], self.tokenizer.pad_token_id)  # type: ignore[arg-type]
+                batch = [readings[row] for row in rows_of_batch]
+                ids, mask = pad_rows(
+                    [reading.ids for reading in batch], self.tokenizer.pad_token_id
+                )  # type: ignore[arg-type]
                 spans = [
                     (row, first, last)
-                    for row, one in enumerate(batch)
-                    for _, first, last in one.spans
+                    for row, reading in enumerate(batch)
+                    for _, first, last in reading.spans
                 ]
                 with bfloat16(self.device, self.bf16):
                     text, _ = self.model.text_states(ids.to(self.device), mask.to(self.device))
                 scores, rows = self.model.nearest(
                     text, torch.tensor(spans, device=self.device), NEAREST
                 )
-                numbers = [number for one in batch for number, *_ in one.spans]
+                numbers = [number for reading in batch for number, *_ in reading.spans]
                 for number, s, r in zip(numbers, scores.tolist(), rows.tolist(), strict=True):
                     result[number] = list(zip(r, s, strict=True))
                 bar.update(len(numbers))
@@ -218,21 +220,23 @@ class ByEntities:
         self.means: list[str | None] = []  # of each row: its concept, where its id is one
         self.names_of: list[list[str]] = []  # of each row: the dictionary's names that represent it
         for entity in reader.ids:
-            own = list(
+            unnamed = list(
                 dict.fromkeys(names.normalised(name) for name in reader.names_of.get(entity, ()))
             )
             self.means.append(entity if entity in concepts else None)
             self.names_of.append(
                 [first[entity]]
                 if entity in concepts
-                else [name for name in own if name in names.concepts]
+                else [name for name in unnamed if name in names.concepts]
             )
         self.reached = {concept for concept in self.means if concept}
         by_name = (
-            own for concept, own in zip(self.means, self.names_of, strict=True) if not concept
+            unnamed
+            for concept, unnamed in zip(self.means, self.names_of, strict=True)
+            if not concept
         )
         self.reached |= {
-            concept for own in by_name for name in own for concept in names.concepts[name]
+            concept for unnamed in by_name for name in unnamed for concept in names.concepts[name]
         }
         if not self.reached:
             raise InputError(
@@ -240,23 +244,25 @@ class ByEntities:
                 f" of the model's {len(reader.ids):,} entities; link by names (BY=names), or with a"
                 " model of this dictionary's graph"
             )
-        told = (
+        note = (
             f"{len(self.reached):,} of the dictionary's {len(concepts):,} concepts are entities of"
             " the model"
         )
-        LOG.info(told)
+        LOG.info(note)
 
     def link(self, mentions: Sequence[str], contexts: Sequence[str | None]) -> list[Ranking]:
         """Ranked concepts of each mention: an entity's concepts in the order of its names, each
         once."""
         result = []
-        for found, context in zip(self.reader.nearest(mentions, contexts), contexts, strict=True):
+        for entities, context in zip(
+            self.reader.nearest(mentions, contexts), contexts, strict=True
+        ):
             seen: dict[str, Candidate] = {}
-            for row, score in found:
-                own = self.means[row]
+            for row, score in entities:
+                mean = self.means[row]
                 for name in self.names_of[row]:
                     for concept, tied in (
-                        [(own, False)] if own else self.names.choose_meaning(name, context)
+                        [(mean, False)] if mean else self.names.choose_meaning(name, context)
                     ):
                         seen.setdefault(concept, Candidate(concept, name, score, tied))
             result.append(list(seen.values())[:DEPTH])
@@ -273,20 +279,20 @@ def table_of(folder: str | Path) -> tuple[list[str], dict[str, list[str]]]:
                 f"{file}: missing; this is no export with entities and their names. Export the run"
                 " again."
             )
-    found = defaultdict(list)
+    grouped = defaultdict(list)
     rows = read_table(names, ["id", "name"], again="Export the run again.")
     for entity, name in zip(rows["id"].to_pylist(), rows["name"].to_pylist(), strict=True):
-        found[entity].append(name)
-    return [line for _, line in lines(ids)], dict(found)
+        grouped[entity].append(name)
+    return [line for _, line in lines(ids)], dict(grouped)
 
 
 def entity_linker(chosen: Encoder, options: LinkerOptions) -> EntityReader | Embedder:
     """A reader of an export's entity table; an embedder with `by` names. Raises InputError for an
     export without a table."""
     if options.by == "names":
-        made = embedder(chosen, options)
-        made.uses |= {"by"}
-        return made
+        linker = embedder(chosen, options)
+        linker.uses |= {"by"}
+        return linker
     ids, names = table_of(chosen.folder)
     return EntityReader(
         import_object(chosen.load, "models")(chosen.folder),

@@ -74,10 +74,10 @@ class Generator:
     @property
     def options(self) -> dict[str, Any]:
         """What tells it from the same model used otherwise: all that is not the default."""
-        found: dict[str, Any] = {} if self.finish == "best" else {"finish": self.finish}
+        settings: dict[str, Any] = {} if self.finish == "best" else {"finish": self.finish}
         if self.score != ("mean" if self.finish == "fairseq" else "name"):
-            found["score"] = self.score
-        return found | (
+            settings["score"] = self.score
+        return settings | (
             {"candidates": f"{self.candidates[0]}:{self.candidates[1]}"} if self.candidates else {}
         )
 
@@ -102,11 +102,11 @@ class Generated:
         )
         self.skipped = self.trie.skipped
         if self.skipped:
-            told = (
+            note = (
                 f"{self.skipped:,} names of the dictionary cannot be written: no token, or"
                 f" {inputs.max_name} or more"
             )
-            LOG.info(told)
+            LOG.info(note)
         self.leaf_of: dict[int, int] = {}  # number of a string -> its leaf
         for leaf in range(len(self.trie)):
             for string in self.trie.concepts_of(leaf):
@@ -124,25 +124,27 @@ class Generated:
             rows = [row[score > 0].tolist() for row, score in zip(numbers, scores, strict=True)]
         else:
             index = generator.nearest.on(self.names, self.work).index
-            _, found = index.search(generator.nearest(strings), min(most, len(self.names.strings)))
-            rows = [[int(n) for n in row if n >= 0] for row in np.asarray(found)]
+            _, nearest = index.search(
+                generator.nearest(strings), min(most, len(self.names.strings))
+            )
+            rows = [[int(n) for n in row if n >= 0] for row in np.asarray(nearest)]
         return [[self.leaf_of[n] for n in row if n in self.leaf_of] for row in rows]
 
     def link(self, mentions: Sequence[str], contexts: Sequence[str | None]) -> list[Ranking]:
         """Ranked concepts of each mention, at most `beams` names deep; in batches of similar
         length."""
         generator, inputs = self.generator, self.generator.inputs
-        asked = [inputs.encoder_input(m, c) for m, c in zip(mentions, contexts, strict=True)]
+        inputs_of = [inputs.encoder_input(m, c) for m, c in zip(mentions, contexts, strict=True)]
         prompts = [inputs.prompt(m) for m in mentions]
         allowed = self._find_allowed(mentions)
-        result: list[Ranking] = [[] for _ in asked]
+        result: list[Ranking] = [[] for _ in inputs_of]
         with tqdm(
-            total=len(asked), desc="generating names", unit="mention", disable=None, leave=False
+            total=len(inputs_of), desc="generating names", unit="mention", disable=None, leave=False
         ) as bar:
-            for batch in length_batches(list(map(len, asked)), generator.tokens):
-                ids, mask = pad_rows([asked[i] for i in batch], inputs.pad)
+            for batch in length_batches(list(map(len, inputs_of)), generator.tokens):
+                ids, mask = pad_rows([inputs_of[i] for i in batch], inputs.pad)
                 with bfloat16(generator.device, generator.bf16):
-                    found = constrained_search(
+                    beams = constrained_search(
                         generator.bart,
                         self.trie,
                         ids.to(generator.device),
@@ -153,7 +155,7 @@ class Generated:
                         score=generator.score,
                         candidates=[allowed[i] for i in batch] if allowed is not None else None,
                     )
-                for i, ranking in zip(batch, found, strict=True):
+                for i, ranking in zip(batch, beams, strict=True):
                     strings = [
                         (int(s), score)
                         for leaf, score in ranking

@@ -36,7 +36,7 @@ class IdCounter:
         self.forms.append(hash(self.written(name)))
 
     def count(self) -> Counted:
-        different, forms = (len(np.unique(np.array(own))) for own in (self.ids, self.forms))
+        different, forms = (len(np.unique(np.array(values))) for values in (self.ids, self.forms))
         return Counted(len(self.ids) - different, different - forms)
 
 

@@ -68,10 +68,10 @@ class Names:
         preferred = self.preferred = dict[str, str]()  #: {concept: its first name, normalised}
         kinds = dictionary.kinds or repeat(None)
         for concept, name, kind in zip(dictionary.ids, dictionary.names, kinds, strict=False):
-            own = self.normalised(name)
-            first = preferred.setdefault(concept, own)
-            place = place_of_kind(kind) if kind is not None else int(first != own)
-            owners[own][concept] = min(place, owners[own].get(concept, place))
+            form = self.normalised(name)
+            first = preferred.setdefault(concept, form)
+            place = place_of_kind(kind) if kind is not None else int(first != form)
+            owners[form][concept] = min(place, owners[form].get(concept, place))
         self.strings = sorted(owners)
         triples = dictionary.triples
         self.concepts: dict[str, list[str]] = {}  #: {name: its concepts, in order}
@@ -92,48 +92,48 @@ class Names:
     def choose_meaning(self, name: str, context: str | None) -> list[tuple[str, bool]]:
         """[(concept, whether it is tied)] of the concepts that have `name`, the likeliest in this
         text first; none: []."""
-        own = self.concepts.get(name, [])
-        if len(own) < 2:
-            return [(concept, False) for concept in own]
-        supports = self.homonyms.supports(name, own, context)
+        concepts = self.concepts.get(name, [])
+        if len(concepts) < 2:
+            return [(concept, False) for concept in concepts]
+        supports = self.homonyms.supports(name, concepts, context)
         keys = [(kind, -support) for kind, support in zip(self.kinds[name], supports, strict=True)]
         # stable: of equal ones by triples and id
-        order = sorted(range(len(own)), key=keys.__getitem__)
-        return [(own[i], keys.count(keys[i]) > 1) for i in order]
+        order = sorted(range(len(concepts)), key=keys.__getitem__)
+        return [(concepts[i], keys.count(keys[i]) > 1) for i in order]
 
     @cached_property
     def _rows(self) -> dict[str, list[int]]:
         """{the classes of a name's words: the rows of the dictionary's names that have them}
         (kg.linking.normal)."""
-        found: dict[str, list[int]] = defaultdict(list)
+        rows: dict[str, list[int]] = defaultdict(list)
         for row, name in enumerate(self.dictionary.names):
-            found[form_key(name)].append(row)
-        return dict(found)
+            rows[form_key(name)].append(row)
+        return dict(rows)
 
     def find_names(self, mention: str, forms: Level = BEST) -> tuple[list[str], str]:
         """(the normalised names that a mention is, how it differs from them): those that differ
         least; none: ([], "")."""
-        own = self.normalised(mention)
-        if own in self.concepts or forms == "exact":
-            return ([own] if own in self.concepts else []), ""
+        form = self.normalised(mention)
+        if form in self.concepts or forms == "exact":
+            return ([form] if form in self.concepts else []), ""
         text = cased_words(normal_text(mention))
-        found: dict[Difference, list[str]] = defaultdict(list)
+        names: dict[Difference, list[str]] = defaultdict(list)
         for row in self._rows.get(form_key(mention), ()):
             name = self.dictionary.names[row]
             difference = compare_words(cased_words(normal_text(name)), text, forms)
             if difference is not None:
-                found[difference].append(self.normalised(name))
-        if not found:
+                names[difference].append(self.normalised(name))
+        if not names:
             return [], ""
-        least = min(found)
-        return list(dict.fromkeys(found[least])), str(least)
+        least = min(names)
+        return list(dict.fromkeys(names[least])), str(least)
 
-    def ranking(self, found: Sequence[tuple[int, float]], context: str | None = None) -> Ranking:
+    def ranking(self, rows: Sequence[tuple[int, float]], context: str | None = None) -> Ranking:
         """Concepts of (number of string, score), in that order, each once; at most DEPTH. context:
         the mention's text."""
         seen: set[str] = set()
         result: Ranking = []
-        for number, score in found:
+        for number, score in rows:
             name = self.strings[number]
             for concept, tied in self.choose_meaning(name, context):
                 if concept not in seen:
@@ -181,12 +181,12 @@ class Exact:
     def link(self, mentions: Sequence[str], contexts: Sequence[str | None]) -> list[Ranking]:
         result = []
         for mention, context in zip(mentions, contexts, strict=True):
-            found: dict[str, Candidate] = {}
+            candidates: dict[str, Candidate] = {}
             names, matched = self.names.find_names(mention, self.forms)
             for name in names:
                 for concept, tied in self.names.choose_meaning(name, context):
-                    found.setdefault(concept, Candidate(concept, name, 1.0, tied, matched))
-            result.append(list(found.values())[:DEPTH])
+                    candidates.setdefault(concept, Candidate(concept, name, 1.0, tied, matched))
+            result.append(list(candidates.values())[:DEPTH])
         return result
 
 
@@ -204,7 +204,7 @@ class NearestByTfIdf:
         )
 
 
-def cut_known(text: str, known: Container[str], longest: int) -> list[str]:
+def cut_known(text: str, names: Container[str], longest: int) -> list[str]:
     """A text cut, from the left, into the longest strings that are known, of at most `longest`
     characters, and single characters between them.
 
@@ -215,7 +215,7 @@ def cut_known(text: str, known: Container[str], longest: int) -> list[str]:
     start = 0
     while start < len(text):
         ends = range(min(len(text), start + longest), start, -1)
-        end = next((end for end in ends if text[start:end] in known), start + 1)
+        end = next((end for end in ends if text[start:end] in names), start + 1)
         pieces.append(text[start:end])
         start = end
     return pieces

@@ -38,7 +38,9 @@ class Served:
             texts = [str(text) for text in model_input["text"]]
         else:
             texts = [str(text) for text in model_input]
-        return [[describe_mention(mention) for mention in own] for own in self._find(texts)]
+        return [
+            [describe_mention(mention) for mention in mentions] for mentions in self._find(texts)
+        ]
 
 
 def describe_mention(mention: Any) -> dict[str, Any]:

@@ -113,9 +113,9 @@ class UnusedOptions(InputError):
         )
 
 
-def check_uses(given: Iterable[str], uses: frozenset[str], what: str) -> None:
+def check_uses(typed: Iterable[str], uses: frozenset[str], what: str) -> None:
     """Raise UnusedOptions for options that are given and that `what` has no use for."""
-    unused = set(given) - uses
+    unused = set(typed) - uses
     if unused:
         raise UnusedOptions(unused, what)
 
@@ -205,11 +205,11 @@ class TextFiles:
         """What decides which documents are read of `inputs`, as :func:`kg.documents.formats
         .documents` is given it. Raises InputError for a file that may hold one document or
         several."""
-        roots = tuple(str(Path(given).resolve()) for given in inputs if Path(given).is_dir())
+        roots = tuple(str(Path(path).resolve()) for path in inputs if Path(path).is_dir())
         document = self.document or default_document(inputs, self.format, self.empty, self.encoding)
         layout = Layout(document, self.id_field, self.text_field, roots)
-        own = {"format": self.format, "encoding": self.encoding, "empty": self.empty}
-        return own | {"layout": layout}
+        values = {"format": self.format, "encoding": self.encoding, "empty": self.empty}
+        return values | {"layout": layout}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -259,10 +259,10 @@ class Options(TypedDict, total=False):
 
 def check_names(options: Mapping[str, Any]) -> None:
     """Raise TypeError for a keyword that is no option of :class:`LinkerOptions`."""
-    known = [field.name for field in fields(LinkerOptions)]
+    names = [field.name for field in fields(LinkerOptions)]
     for name in options:
-        if name not in known:
-            raise TypeError(f"no option {name!r}; {list_known(name, known)}")
+        if name not in names:
+            raise TypeError(f"no option {name!r}; {list_known(name, names)}")
 
 
 def restricted_to(candidates: str) -> tuple[str, int] | None:
@@ -300,15 +300,15 @@ def checked_texts(texts: str | Iterable[str]) -> list[str]:
         raise TypeError(
             f"texts: expected a string or an iterable of strings, got {type(texts).__name__}"
         )
-    found = []
+    checked = []
     for number, text in enumerate(texts):
         if not isinstance(text, str):
             raise TypeError(
                 f"texts: expected a string at position {number}, got {type(text).__name__}"
                 f" ({excerpt(text)})"
             )
-        found.append(str(text))
-    return found
+        checked.append(str(text))
+    return checked
 
 
 def check_device(device: str) -> None:

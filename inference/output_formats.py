@@ -75,7 +75,7 @@ def pubtator(line: dict[str, Any]) -> str:
         surface = text[m["start"] : m["end"]]
         entity = m.get("entity")
         described = [_plain(m["type"] or "-"), _plain("-" if entity is None else entity)]
-        said = "; ".join(f"{key}={_plain(value)}" for key, value in describe(m).items())
+        note = "; ".join(f"{key}={_plain(value)}" for key, value in describe(m).items())
         rows.append(
             "\t".join(
                 [
@@ -84,7 +84,7 @@ def pubtator(line: dict[str, Any]) -> str:
                     str(m["end"]),
                     surface,
                     *described,
-                    *([said] if said else []),
+                    *([note] if note else []),
                 ]
             )
         )
@@ -93,13 +93,13 @@ def pubtator(line: dict[str, Any]) -> str:
 
 def _infons(mention: dict[str, Any]) -> dict[str, str]:
     """What BioC says of a mention; without an entity it has the identifier -, as PubTator's."""
-    shown = {
+    values = {
         "type": mention["type"],
         "identifier": mention.get("entity") or "-",
         "name": mention.get("name"),
         "score": mention["score"],
     }
-    return {key: str(value) for key, value in shown.items() if value is not None} | describe(
+    return {key: str(value) for key, value in values.items() if value is not None} | describe(
         mention
     )
 

@@ -51,17 +51,17 @@ def typed_documents(
     format: InputFormat | None,
     empty: str,
     encoding: str,
-    given: bool,
+    with_types: bool,
     left_out: Counter[str] | None = None,
     layout: Layout = BY_LINE,
 ) -> Iterator[Typed]:
-    """Documents for :class:`inference.taggers.RelationModel`; with `given`, of formats whose
+    """Documents for :class:`inference.taggers.RelationModel`; with `with_types`, of formats whose
     mentions have a type.
 
     `mentions` of JSON lines are [{start, end, type}], as :func:`predict_files` writes them for a
     tagger. Raises InputError for other formats than jsonl and pubtator, and for a broken line.
     """
-    if not given:
+    if not with_types:
         yield from (
             Typed(d.id, d.text, [])
             for d in documents(files, format, empty, encoding, left_out, False, layout)
@@ -70,8 +70,8 @@ def typed_documents(
     for path in files:
         kind = resolve_format(format, layout, path)
         if kind == "pubtator":
-            for _, name, text, found in pubtator_annotations(path, encoding, left_out):
-                yield Typed(name, text, [Detected(a.start, a.end, a.type) for a in found])
+            for _, name, text, mentions in pubtator_annotations(path, encoding, left_out):
+                yield Typed(name, text, [Detected(a.start, a.end, a.type) for a in mentions])
         elif kind == "jsonl":
             for where, record in json_lines(path, encoding):
                 yield _read_typed(where, record)
@@ -88,17 +88,17 @@ def _read_typed(where: str, record: dict[str, Any]) -> Typed:
         raise InputError(
             f"{where}: expected id, text and mentions [{{start, end, type}}], got {record!s:.60}"
         )
-    found = []
+    typed = []
     for mention in mentions:
-        own = mention if isinstance(mention, dict) else {}
-        start, end = own.get("start"), own.get("end")
+        fields = mention if isinstance(mention, dict) else {}
+        start, end = fields.get("start"), fields.get("end")
         if type(start) is not int or type(end) is not int or not 0 <= start < end <= len(text):
             raise InputError(
                 f"{where}: expected a mention inside the text of {len(text)} characters, got"
                 f" {mention!s:.60}"
             )
-        found.append(Detected(start, end, own.get("type"), own.get("score")))
-    return Typed(str(record.get("id")), text, found)
+        typed.append(Detected(start, end, fields.get("type"), fields.get("score")))
+    return Typed(str(record.get("id")), text, typed)
 
 
 def read_rows(
@@ -120,17 +120,17 @@ def read_rows(
                     raise InputError(
                         f"{where}: expected a text under {key!r}, got {excerpt(record.get(key))}"
                     )
-            given = record.get(lists, []) if lists else []
+            candidates = record.get(lists, []) if lists else []
             if (
-                (lists and not given)
-                or not isinstance(given, list)
-                or not all(isinstance(text, str) for text in given)
+                (lists and not candidates)
+                or not isinstance(candidates, list)
+                or not all(isinstance(text, str) for text in candidates)
             ):
                 raise InputError(
-                    f"{where}: expected a list of texts under {lists!r}, got {excerpt(given)}"
+                    f"{where}: expected a list of texts under {lists!r}, got {excerpt(candidates)}"
                 )
-            kept = {key: record[key] for key in [*texts.split(), *([lists] if lists else [])]}
-            yield {"id": str(record.get("id", where.rpartition(":")[2]))} | kept
+            fields = {key: record[key] for key in [*texts.split(), *([lists] if lists else [])]}
+            yield {"id": str(record.get("id", where.rpartition(":")[2]))} | fields
 
 
 @check_types
@@ -169,7 +169,7 @@ def predict_files(
     if isinstance(model, kinds.EntityTagger):
         source = partial(documents, **chosen, used=False)
     elif isinstance(model, kinds.RelationModel):
-        source = partial(typed_documents, **chosen, given=not taggers)
+        source = partial(typed_documents, **chosen, with_types=not taggers)
     else:  # whose files are JSON lines, whatever their names
         reading = replace(reading, format="jsonl")
         pair = isinstance(model, kinds.PairModel)
@@ -196,18 +196,18 @@ def _predict_batch(
     if isinstance(model, kinds.EntityTagger):
         spans = model.predict([d.text for d in batch])
         return [
-            {"id": d.id, "text": d.text, "mentions": [s._asdict() for s in own]}
-            for d, own in zip(batch, spans, strict=True)
+            {"id": d.id, "text": d.text, "mentions": [s._asdict() for s in answers]}
+            for d, answers in zip(batch, spans, strict=True)
         ]
     if isinstance(model, kinds.RelationModel):
         if taggers:
-            found = [
+            predicted = [
                 TaggerDetector(tagger).detect([Passage(d.text) for d in batch])
                 for tagger in taggers
             ]
             batch = [
-                d._replace(mentions=unite_mentions(own))
-                for d, own in zip(batch, zip(*found, strict=True), strict=True)
+                d._replace(mentions=unite_mentions(answers))
+                for d, answers in zip(batch, zip(*predicted, strict=True), strict=True)
             ]
         related = model.relations(
             [d.text for d in batch], [[m[:3] for m in d.mentions] for d in batch]
@@ -217,9 +217,9 @@ def _predict_batch(
                 "id": d.id,
                 "text": d.text,
                 "mentions": [_mention(d.text, m) for m in d.mentions],
-                "relations": [r._asdict() for r in own],
+                "relations": [r._asdict() for r in answers],
             }
-            for d, own in zip(batch, related, strict=True)
+            for d, answers in zip(batch, related, strict=True)
         ]
     if isinstance(model, kinds.PairModel):
         labels = model.predict([(row["first"], row["second"]) for row in batch])
@@ -275,7 +275,7 @@ def predict_task(
         )
     target, settings = (
         Output(output),
-        {"model": model.identity, "examples": digest([repr(one) for one in examples])},
+        {"model": model.identity, "examples": digest([repr(example) for example in examples])},
     )
     finished = target.read_finished(settings, fresh)
     if finished is not None:

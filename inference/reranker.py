@@ -35,7 +35,7 @@ class Reranking(Protocol):
 
 class Ranker(Protocol):
     def rank(
-        self, mentions: Sequence[str], contexts: Sequence[str | None], found: Sequence[Ranking]
+        self, mentions: Sequence[str], contexts: Sequence[str | None], rankings: Sequence[Ranking]
     ) -> list[Ranking]:
         """The candidates found of each mention, best first, with scores of this model."""
 
@@ -70,18 +70,18 @@ class CrossEncoder:
         """Of each sample's best candidates; they and NIL's add up to 1."""
         examples = [self.inputs.example(sample) for sample in samples]
         order = sorted(range(len(examples)), key=lambda i: (-len(examples[i].ids), i))
-        found: list[list[float]] = [[] for _ in samples]
+        result: list[list[float]] = [[] for _ in samples]
         for start in range(0, len(order), self.batch):
-            own = order[start : start + self.batch]
-            batch = self.inputs.batch([examples[i] for i in own])
+            chosen = order[start : start + self.batch]
+            batch = self.inputs.batch([examples[i] for i in chosen])
             moved = batch._replace(
                 **{k: v.to(self.device) for k, v in batch._asdict().items() if v is not None}
             )
             with bfloat16(self.device, self.bf16):
                 rows = self.model.log_probabilities(moved).exp().cpu().tolist()
-            for i, row in zip(own, rows, strict=True):
-                found[i] = row[: min(len(samples[i].candidates), self.inputs.sizes.candidates)]
-        return found
+            for i, row in zip(chosen, rows, strict=True):
+                result[i] = row[: min(len(samples[i].candidates), self.inputs.sizes.candidates)]
+        return result
 
 
 class CrossEncoded:
@@ -91,14 +91,14 @@ class CrossEncoded:
         self.encoder, self.names = encoder, names
 
     def rank(
-        self, mentions: Sequence[str], contexts: Sequence[str | None], found: Sequence[Ranking]
+        self, mentions: Sequence[str], contexts: Sequence[str | None], rankings: Sequence[Ranking]
     ) -> list[Ranking]:
-        asked = [n for n, ranking in enumerate(found) if ranking]
-        samples = [sample_of(mentions[n], contexts[n], found[n], self.names) for n in asked]
-        result: list[Ranking] = [[] for _ in found]
-        for n, shares in zip(asked, self.encoder.probabilities(samples), strict=True):
-            read = [c._replace(score=p) for c, p in zip(found[n], shares, strict=False)]
-            rest = [c._replace(score=0.0) for c in found[n][len(read) :]]
+        numbers = [n for n, ranking in enumerate(rankings) if ranking]
+        samples = [sample_of(mentions[n], contexts[n], rankings[n], self.names) for n in numbers]
+        result: list[Ranking] = [[] for _ in rankings]
+        for n, shares in zip(numbers, self.encoder.probabilities(samples), strict=True):
+            read = [c._replace(score=p) for c, p in zip(rankings[n], shares, strict=False)]
+            rest = [c._replace(score=0.0) for c in rankings[n][len(read) :]]
             result[n] = [*sorted(read, key=lambda c: -c.score), *rest]
         return result
 
@@ -106,18 +106,18 @@ class CrossEncoded:
 def sample_of(
     mention: str,
     context: str | None,
-    found: Ranking,
+    ranking: Ranking,
     names: Names,
     right: frozenset[str] = frozenset(),
 ) -> Sample:
     """What a cross-encoder reads of a mention and its candidates, and which of them are `right`."""
-    candidates = [text_of(c, names) for c in found]
+    candidates = [text_of(c, names) for c in ranking]
     return Sample(
         mention,
         context,
         candidates,
-        [c.score for c in found],
-        [n for n, c in enumerate(found) if c.concept in right],
+        [c.score for c in ranking],
+        [n for n, c in enumerate(ranking) if c.concept in right],
     )
 
 
@@ -143,10 +143,10 @@ class Ordered:
         self.linker = linker
 
     def rank(
-        self, mentions: Sequence[str], contexts: Sequence[str | None], found: Sequence[Ranking]
+        self, mentions: Sequence[str], contexts: Sequence[str | None], rankings: Sequence[Ranking]
     ) -> list[Ranking]:
         result = []
-        for candidates, order in zip(found, self.linker.link(mentions, contexts), strict=True):
+        for candidates, order in zip(rankings, self.linker.link(mentions, contexts), strict=True):
             allowed, ranked = {c.concept for c in candidates}, {c.concept for c in order}
             first = [c for c in order if c.concept in allowed]
             result.append([*first, *(c for c in candidates if c.concept not in ranked)])

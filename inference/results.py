@@ -21,8 +21,8 @@ class Mentions(list[list[T]]):
     inference.taggers.Span have them.
     """
 
-    def __init__(self, found: Iterable[list[T]], texts: Sequence[str]) -> None:
-        super().__init__(found)
+    def __init__(self, lists: Iterable[list[T]], texts: Sequence[str]) -> None:
+        super().__init__(lists)
         self.texts = list(texts)
 
     def to_pandas(self) -> pd.DataFrame:
@@ -50,17 +50,17 @@ class Mentions(list[list[T]]):
 
 def _mark_mentions(text: str, mentions: Sequence[Any]) -> str:
     """A text as HTML; each mention's label is its entity and name, or its type."""
-    shown, place = [], 0
+    pieces, place = [], 0
     for mention in mentions:
         if mention.start < place:
             continue
         entity = getattr(mention, "entity", None)
         meant = f"{entity} {mention.name}" if entity else str(mention.type or "NIL")
         denied = "not " if getattr(mention, "negated", None) else ""
-        shown.append(escape(text[place : mention.start]))
-        shown.append(
+        pieces.append(escape(text[place : mention.start]))
+        pieces.append(
             f"<mark>{escape(text[mention.start : mention.end])}"
             f" <small>{escape(denied + meant)}</small></mark>"
         )
         place = mention.end
-    return "".join([*shown, escape(text[place:])])
+    return "".join([*pieces, escape(text[place:])])

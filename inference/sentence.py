@@ -81,8 +81,8 @@ def pool(states: Tensor, mask: Tensor, how: str) -> Tensor:
 
 def family_pooling(name: str) -> str | None:
     """The pooling of the family that a model's name belongs to; None for others."""
-    own = Path(name).name.casefold()
-    return next((how for part, how in FAMILIES.items() if part in own), None)
+    folder_name = Path(name).name.casefold()
+    return next((how for part, how in FAMILIES.items() if part in folder_name), None)
 
 
 def read_sentence(name: str) -> Sentence | None:
@@ -117,10 +117,10 @@ def read_sentence(name: str) -> Sentence | None:
         elif kind == "Dense":
             dense += _dense(place)
         unit = unit or kind == "Normalize"
-    known = _read(folder / "config_sentence_transformers.json")
-    chosen = (known.get("prompts") or {}).get(known.get("default_prompt_name")) or ""
-    own = _read(folder / "sentence_bert_config.json")
-    length = own.get("max_seq_length")
+    versions = _read(folder / "config_sentence_transformers.json")
+    chosen = (versions.get("prompts") or {}).get(versions.get("default_prompt_name")) or ""
+    limits = _read(folder / "sentence_bert_config.json")
+    length = limits.get("max_seq_length")
     if length is None:
         length = _read(folder / "tokenizer_config.json").get("model_max_length")
     if length is not None and not isinstance(length, int | float):
@@ -129,7 +129,7 @@ def read_sentence(name: str) -> Sentence | None:
             " number of tokens"
         )
     known_length = int(length) if length and length < 1e6 else None
-    lower = own.get("do_lower_case") is True
+    lower = limits.get("do_lower_case") is True
     layers = nn.Sequential(*dense)
     return Sentence(pooling or "mean", known_length, layers, unit, chosen, prompts, lower)
 
@@ -139,8 +139,8 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def _pooling(file: Path, settings: dict[str, Any]) -> str:
-    given = settings.get("pooling_mode")
-    new = [given] if isinstance(given, str) else list(given or [])
+    stored = settings.get("pooling_mode")
+    new = [stored] if isinstance(stored, str) else list(stored or [])
     modes = [NEW_MODES.get(mode, mode) for mode in new] or [
         mode for key, mode in MODES.items() if settings.get(key)
     ]

@@ -137,11 +137,11 @@ def torch_model(name: str) -> tuple[nn.Module, Path, str]:
 
         folder = find_finetuned(name).folder if is_fine_tuned(name) else Path(encoder(name).folder)
         folder = folder if folder.is_dir() else Path(find_pretrained(str(folder)))
-        known = read_json(folder / "config.json")["architectures"]
-        if not str(known[0]).endswith("ForTokenClassification"):
+        architectures = read_json(folder / "config.json")["architectures"]
+        if not str(architectures[0]).endswith("ForTokenClassification"):
             raise InputError(
-                f"{name}: no flat tagger over a plain encoder ({known[0]}), so its output is not"
-                " what one file of token scores can hold"
+                f"{name}: no flat tagger over a plain encoder ({architectures[0]}), so its output"
+                " is not what one file of token scores can hold"
             )
         return load(AutoModelForTokenClassification, str(folder)), folder, "logits"
     chosen = encoder(name)
@@ -178,8 +178,8 @@ def write_onnx(name: str, out: Path) -> float:
         if most > TOLERANCE:
             raise InputError(f"{name}: the ONNX file's outputs differ from torch's by {most:.1e}")
         for pattern in BESIDE_ONNX:
-            for own in folder.glob(pattern):
-                shutil.copy(own, partial)
+            for path in folder.glob(pattern):
+                shutil.copy(path, partial)
     return most
 
 
@@ -245,10 +245,10 @@ def onnx_difference(whole: Any, file: Path, output: str) -> float:
         ids = random_ids(whole, shape, 1)
         mask = torch.ones_like(ids)
         mask[-1, -1] = 0
-        found = session.run([output], {"input_ids": ids.numpy(), "attention_mask": mask.numpy()})
+        outputs = session.run([output], {"input_ids": ids.numpy(), "attention_mask": mask.numpy()})
         with torch.no_grad():
             expected = whole(ids, mask)
-        difference = torch.from_numpy(found[0]) - expected
+        difference = torch.from_numpy(outputs[0]) - expected
         most = max(most, float(difference[mask.bool()].abs().max()))
     return most
 
@@ -299,10 +299,10 @@ def register_model(model: str, name: str, graph: Path | None, negation: bool) ->
         Pipeline(graph, model, negation=negation)  # what is wrong with it is said now
         source, facts = graph, {"chain": model, "negation": negation}
     else:
-        found = find_finetuned(model)
-        if found.kind not in ("ner", "nested"):
-            raise InputError(f"{model}: a model of kind {found.kind}; expected a tagger")
-        source, facts = found.folder, {"identity": found.identity}
+        trained = find_finetuned(model)
+        if trained.kind not in ("ner", "nested"):
+            raise InputError(f"{model}: a model of kind {trained.kind}; expected a tagger")
+        source, facts = trained.folder, {"identity": trained.identity}
     with tempfile.TemporaryDirectory() as place, explaining_store():
         data = Path(place) / "data"
         shutil.copytree(source, data / "content")
@@ -312,5 +312,5 @@ def register_model(model: str, name: str, graph: Path | None, negation: bool) ->
         with mlflow.start_run(run_name=name) as run:
             mlflow.set_tags({"model": model, "checksum": sha256(source)})
             mlflow.log_artifacts(str(Path(place) / "model"), "model")
-        made = mlflow.register_model(f"runs:/{run.info.run_id}/model", name)
-    return int(made.version)
+        version = mlflow.register_model(f"runs:/{run.info.run_id}/model", name)
+    return int(version.version)

@@ -70,15 +70,15 @@ class KeplComponent:
             self._pipeline = self._make()
 
     def _make(self) -> Pipeline:
-        own = self.settings
-        options = {} if own["device"] == "cpu" else {"device": own["device"]}
+        settings = self.settings
+        options = {} if settings["device"] == "cpu" else {"device": settings["device"]}
         return Pipeline(
-            Path(own["graph"]),
-            own["chain"],
-            own["nil"],
-            own["top"],
-            types=list(own["types"]),
-            negation=own["negation"],
+            Path(settings["graph"]),
+            settings["chain"],
+            settings["nil"],
+            settings["top"],
+            types=list(settings["types"]),
+            negation=settings["negation"],
             **options,  # type: ignore[typeddict-item]
         )
 
@@ -97,8 +97,8 @@ class KeplComponent:
     def pipe(self, stream: Iterable[Doc], *, batch_size: int = BATCH) -> Iterator[Doc]:
         """The documents with their entities, read in batches."""
         for docs in minibatch(stream, batch_size):
-            found = self.pipeline.link([doc.text for doc in docs])
-            for doc, mentions in zip(docs, found, strict=True):
+            linked = self.pipeline.link([doc.text for doc in docs])
+            for doc, mentions in zip(docs, linked, strict=True):
                 set_entities(doc, mentions)
                 yield doc
 

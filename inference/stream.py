@@ -71,15 +71,15 @@ def count_lines(lines: Iterable[dict[str, Any]]) -> Counts:
     """Counts of some lines. Raises KeyError or TypeError for what is no line of an output."""
     documents = mentions = linked = relations = 0
     for line in lines:
-        found = line.get("mentions", ())
-        documents, mentions = documents + 1, mentions + len(found)
-        linked += sum(m.get("entity") is not None for m in found)
+        annotated = line.get("mentions", ())
+        documents, mentions = documents + 1, mentions + len(annotated)
+        linked += sum(m.get("entity") is not None for m in annotated)
         relations += len(line.get("relations", ()))
     return Counts(documents, mentions, linked, relations)
 
 
-def _sum(one: Counts, two: Counts) -> Counts:
-    return Counts(*map(sum, zip(one, two, strict=True)))
+def _sum(first: Counts, second: Counts) -> Counts:
+    return Counts(*map(sum, zip(first, second, strict=True)))
 
 
 def _complete_batches(begun: Path) -> tuple[int, Counts]:
@@ -189,12 +189,12 @@ def process_files(
             left_out.update(unused)
         return counts
     with (
-        spool_inputs(inputs) as (given, copies),
+        spool_inputs(inputs) as (spooled, copies),
         _parts_place(target) as place,
         report_interrupt(lambda: _describe_kept(place, target)),
     ):
         unused = Counter[str]()
-        files = [file.resolve() for file in files_in(given, unused)]
+        files = [file.resolve() for file in files_in(spooled, unused)]
         target.check_inputs(files)
         size = max(SMALLEST, sum(file.stat().st_size for file in files) // MOST_PARTS)
         plan = make_plan(place, files, reading.format, size, layout)
@@ -212,7 +212,9 @@ def process_files(
                     folder,
                     plan,
                     workers,
-                    lambda there: report(f"{target.path}: resuming after {there:,} documents"),
+                    lambda documents: report(
+                        f"{target.path}: resuming after {documents:,} documents"
+                    ),
                 )
                 paths = [place / part.name for part in plan.make_parts()]
                 finished = _summarise(
@@ -245,9 +247,9 @@ def _summarise(
     places: Callable[[], Any],
 ) -> dict[str, Any]:
     """What an output says of itself, from the facts of its parts, which are the files `paths`."""
-    for own in facts:
-        left_out.update(own.pop("left_out"))
-    counts = Counts(*(sum(own[key] for own in facts) for key in Counts._fields))
+    for part in facts:
+        left_out.update(part.pop("left_out"))
+    counts = Counts(*(sum(part[key] for part in facts) for key in Counts._fields))
     written_id = plain_id if wanted == "pubtator" else str
     return {
         "counts": counts._asdict(),
@@ -265,12 +267,12 @@ def _flows(inputs: Sequence[str | Path], format: str | None, layout: Layout) -> 
     return is_consumed(path) and resolve_format(format, layout, path) in LINES
 
 
-def _opened_path(given: str | Path) -> Path:
-    return Path("/dev/stdin" if str(given) == "-" else given)
+def _opened_path(path: str | Path) -> Path:
+    return Path("/dev/stdin" if str(path) == "-" else path)
 
 
 def _process_stream(
-    job: Job, given: str | Path, target: Output, format: str
+    job: Job, source: str | Path, target: Output, format: str
 ) -> tuple[Counts, Counter[str]]:
     """Write each batch's records to a stream as soon as the batch is read. Returns the counts, and
     what was left out."""
@@ -279,21 +281,21 @@ def _process_stream(
 
     def records() -> Iterator[dict[str, Any]]:
         nonlocal counts
-        for batch in batches(job.source([Span(_opened_path(given))], left_out=unused), BATCH):
+        for batch in batches(job.source([Span(_opened_path(source))], left_out=unused), BATCH):
             if format == "pubtator":
                 for document in batch:
                     different.check(document.id, document.where)
-            made = job.process(batch)
-            for record in made:
+            answers = job.process(batch)
+            for record in answers:
                 counter.add(record["id"])
                 yield record
-            counts = _sum(counts, count_lines(made))
+            counts = _sum(counts, count_lines(answers))
             out.flush()
 
     written = "what is written is complete; the rest of the input is not read"
     with report_interrupt(lambda: written), target.atomic_write({}, {}) as out:
         if format == "jsonl":
-            out.writelines(json.dumps(one, ensure_ascii=False) + "\n" for one in records())
+            out.writelines(json.dumps(answer, ensure_ascii=False) + "\n" for answer in records())
         else:
             out.writelines(format_records(records(), format))
     warn_of_repeated(target.path, counter.count().repeated)
@@ -347,15 +349,15 @@ def _write_parts(
     """Write what is missing of an output's parts; returns the counts of all. Raises InputError for
     an input that changed."""
     todo = plan.save(folder.out)
-    there = sum(own["documents"] for own in folder.done(todo))
-    if kept := there + _count_begun(folder.out):
-        resumed(kept)
-    with tqdm(initial=there, desc=job.name, unit="document", disable=None) as bar:
+    finished = sum(totals["documents"] for totals in folder.done(todo))
+    if earlier := finished + _count_begun(folder.out):
+        resumed(earlier)
+    with tqdm(initial=finished, desc=job.name, unit="document", disable=None) as bar:
         counts = folder.map(
             partial(_write_part, source=job.source),
             todo,
             lambda: job.process,
-            finished=lambda own: bar.update(own["documents"]),
+            finished=lambda totals: bar.update(totals["documents"]),
             **workers,
         )
     try:
@@ -422,8 +424,8 @@ def _link_batch(pipeline: Pipeline, batch: list[Document]) -> list[dict[str, Any
     """A record of each document of a batch."""
     from inference.chain import as_record
 
-    found = pipeline.link([document.text for document in batch])
+    linked = pipeline.link([document.text for document in batch])
     return [
         {"id": document.id, "text": document.text, "mentions": [as_record(m) for m in mentions]}
-        for document, mentions in zip(batch, found, strict=True)
+        for document, mentions in zip(batch, linked, strict=True)
     ]

@@ -111,7 +111,7 @@ class FineTunedModel:
         self,
         module: Any,
         data: FinetuneData,
-        found: FineTuned,
+        trained: FineTuned,
         device: str,
         bf16: bool,
         batch_size: int,
@@ -124,13 +124,13 @@ class FineTunedModel:
             batch_size,
         )
         self.name, self.identity, self.task = (
-            found.label,
-            found.identity,
-            str(found.manifest["task"]),
+            trained.label,
+            trained.identity,
+            str(trained.manifest["task"]),
         )
-        self.negative: str | None = found.manifest.get("negative")
+        self.negative: str | None = trained.manifest.get("negative")
         self.kind, self.labels, self.language = data.kind, data.labels, data.language
-        self.folder = found.folder
+        self.folder = trained.folder
 
     def __reduce__(self) -> tuple[Any, ...]:
         """What a Ray actor gets: not the weights, but what they are read from."""
@@ -207,26 +207,34 @@ class Tagger(FineTunedModel, EntityTagger):
         texts = checked_texts(texts)
         result: list[list[Span]] = [[] for _ in texts]
         examples, places = [], []
-        for number, (text, own) in enumerate(zip(texts, words or [None] * len(texts), strict=True)):
+        for number, (text, words_of_text) in enumerate(
+            zip(texts, words or [None] * len(texts), strict=True)
+        ):
             for first, last in (
-                sentences(text, self.language, []) if own is None else [(0, len(text))]
+                sentences(text, self.language, []) if words_of_text is None else [(0, len(text))]
             ):
                 examples.append(
-                    Tagged("", "", text[first:last], [], None if own is None else list(own))
+                    Tagged(
+                        "",
+                        "",
+                        text[first:last],
+                        [],
+                        None if words_of_text is None else list(words_of_text),
+                    )
                 )
                 places.append((number, first))
-        found = self._spans(examples, (self.data.max_length - 2) // OVERLAP)
-        for (number, first), spans in zip(places, found, strict=True):
+        predicted = self._spans(examples, (self.data.max_length - 2) // OVERLAP)
+        for (number, first), spans in zip(places, predicted, strict=True):
             result[number] += [s._replace(start=s.start + first, end=s.end + first) for s in spans]
         return Mentions(result, texts)
 
     def predict_examples(self, examples: Sequence[Tagged]) -> list[dict[str, Any]]:
         """{id, text, mentions} of each example; long texts are cut where fine-tuning cuts them,
         without overlap."""
-        found = self._spans(examples, 0)
+        predicted = self._spans(examples, 0)
         return [
             {"id": e.id, "text": e.text, "mentions": [s._asdict() for s in spans]}
-            for e, spans in zip(examples, found, strict=True)
+            for e, spans in zip(examples, predicted, strict=True)
         ]
 
     def _scores(self, states: Tensor, batch: FinetuneBatch, outputs: list[Any]) -> list[Any]:
@@ -239,14 +247,14 @@ class Tagger(FineTunedModel, EntityTagger):
             ]
         scores = head.scores(states, batch)
         assert batch.unit_mask is not None
-        every = (
+        hidden = (
             scores.softmax(-1)
             if head.crf is None
             else crf_marginals(head.crf, scores, batch.unit_mask)
         )
         return [
             p[np.arange(len(labels)), labels]
-            for p, labels in zip(every.cpu().numpy(), outputs, strict=True)
+            for p, labels in zip(hidden.cpu().numpy(), outputs, strict=True)
         ]
 
     def _spans(self, examples: Sequence[Tagged], overlap: int) -> list[list[Span]]:
@@ -255,7 +263,9 @@ class Tagger(FineTunedModel, EntityTagger):
         windows: list[list[tuple[int, Any, Any, int]]] = [[] for _ in examples]
         for feature, (output, scores) in zip(features, self._outputs(features), strict=True):
             windows[feature.example].append((feature.first_unit, output, scores, len(feature.unit)))
-        return [self._merge(e, own, overlap) for e, own in zip(examples, windows, strict=True)]
+        return [
+            self._merge(e, scored, overlap) for e, scored in zip(examples, windows, strict=True)
+        ]
 
     def _merge(
         self, example: Tagged, windows: list[tuple[int, Any, Any, int]], overlap: int
@@ -269,7 +279,7 @@ class Tagger(FineTunedModel, EntityTagger):
             windows = [(0, np.concatenate(outputs), np.concatenate(scores), sum(sizes))]
         unit = units(example, self.language)
         # context, first unit, last + 1, type, score
-        found: list[tuple[float, int, int, str, float]] = []
+        spans: list[tuple[float, int, int, str, float]] = []
         places = [(first, first + size) for first, _, _, size in windows]
         for number, (first, output, scores, _) in enumerate(windows):
             for start, end, kind, score in self._decode(output, scores):
@@ -277,10 +287,10 @@ class Tagger(FineTunedModel, EntityTagger):
                 near = range(max(0, number - 2), min(len(places), number + 3))
                 context = {w: around(span, places[w], len(unit)) for w in near}
                 if max(context, key=lambda w: context[w]) == number:
-                    found.append((context[number], *span, kind, score))
+                    spans.append((context[number], *span, kind, score))
         if self.kind == "ner" and len(windows) > 1:
-            found = apart(found)
-        result = [(unit[s][0], unit[e - 1][1], kind, score) for _, s, e, kind, score in found]
+            spans = apart(spans)
+        result = [(unit[s][0], unit[e - 1][1], kind, score) for _, s, e, kind, score in spans]
         return [
             Span(s, e, example.text[s:e], kind, float(score))
             for s, e, kind, score in sorted(result)
@@ -309,16 +319,16 @@ def around(span: tuple[int, int], window: tuple[int, int], total: int) -> float:
 
 
 def apart(
-    found: list[tuple[float, int, int, str, float]],
+    spans: list[tuple[float, int, int, str, float]],
 ) -> list[tuple[float, int, int, str, float]]:
     """Spans (context, first, last + 1, …) without those that overlap one with more context."""
-    kept, taken = [], set[int]()
-    for one in sorted(found, key=lambda s: (-s[0], s[1])):
-        own = set(range(one[1], one[2]))
-        if not own & taken:
-            taken |= own
-            kept.append(one)
-    return kept
+    chosen, taken = [], set[int]()
+    for span in sorted(spans, key=lambda s: (-s[0], s[1])):
+        positions = set(range(span[1], span[2]))
+        if not positions & taken:
+            taken |= positions
+            chosen.append(span)
+    return chosen
 
 
 class _Classifier(FineTunedModel):
@@ -347,7 +357,7 @@ class RelationModel(_Classifier):
         marker for that.
         """
         markers = self.data.markers
-        own = (
+        options = (
             texts
             if pairs is None
             else [mark_pair(t, *pair, markers) for t, pair in zip(texts, pairs, strict=True)]
@@ -355,7 +365,7 @@ class RelationModel(_Classifier):
         return self._label(
             [
                 self.data.make_relation(i, Relation("", "", text, "", []))
-                for i, text in enumerate(own)
+                for i, text in enumerate(options)
             ]
         )
 
@@ -369,33 +379,39 @@ class RelationModel(_Classifier):
         Pairs are those that the task classifies: by type, inside one sentence (datamodules.pairs).
         A task without a negative class (CMeIE) names a relation for every pair.
         """
-        found: list[list[Related]] = [[] for _ in texts]
-        asked, parts, pairs = [], [], []
-        for number, (text, own) in enumerate(zip(texts, mentions, strict=True)):
-            if not own:
+        related: list[list[Related]] = [[] for _ in texts]
+        texts_read, parts, pairs = [], [], []
+        for number, (text, spans) in enumerate(zip(texts, mentions, strict=True)):
+            if not spans:
                 continue
-            for first, last in sentences(text, self.language, [m[:2] for m in own]):
-                inside = [i for i, m in enumerate(own) if first <= m[0] and m[1] <= last]
-                for i, j in candidate_pairs([own[i][2] for i in inside], self.data.markers):
-                    one, two = own[inside[i]], own[inside[j]]
-                    if one[0] < two[1] and two[0] < one[1] and not may_overlap(self.data.markers):
+            for first, last in sentences(text, self.language, [m[:2] for m in spans]):
+                inside = [i for i, m in enumerate(spans) if first <= m[0] and m[1] <= last]
+                for i, j in candidate_pairs([spans[i][2] for i in inside], self.data.markers):
+                    head, second = spans[inside[i]], spans[inside[j]]
+                    if (
+                        head[0] < second[1]
+                        and second[0] < head[1]
+                        and not may_overlap(self.data.markers)
+                    ):
                         continue
-                    asked.append((number, inside[i], inside[j]))
+                    texts_read.append((number, inside[i], inside[j]))
                     parts.append(text[first:last])
                     pairs.append(
-                        ((one[0] - first, one[1] - first), (two[0] - first, two[1] - first))
+                        ((head[0] - first, head[1] - first), (second[0] - first, second[1] - first))
                     )
-        for (number, i, j), (label, score) in zip(asked, self.predict(parts, pairs), strict=True):
+        for (number, i, j), (label, score) in zip(
+            texts_read, self.predict(parts, pairs), strict=True
+        ):
             if label != self.negative:
-                found[number].append(Related(i, j, label, score))
-        return found
+                related[number].append(Related(i, j, label, score))
+        return related
 
     def predict_examples(self, examples: Sequence[Relation]) -> list[dict[str, Any]]:
         """{id, text, label, score} of each example."""
-        found = self.predict([e.text for e in examples])
+        predicted = self.predict([e.text for e in examples])
         return [
             {"id": e.id, "text": e.text, **p._asdict()}
-            for e, p in zip(examples, found, strict=True)
+            for e, p in zip(examples, predicted, strict=True)
         ]
 
     def _scores(self, states: Tensor, batch: FinetuneBatch, outputs: list[Any]) -> list[Any]:
@@ -413,10 +429,10 @@ class PairModel(_Classifier):
 
     def predict_examples(self, examples: Sequence[Pair]) -> list[dict[str, Any]]:
         """{id, first, second, label, score} of each example."""
-        found = self.predict([(e.first, e.second) for e in examples])
+        predicted = self.predict([(e.first, e.second) for e in examples])
         return [
             {"id": e.id, "first": e.first, "second": e.second, **p._asdict()}
-            for e, p in zip(examples, found, strict=True)
+            for e, p in zip(examples, predicted, strict=True)
         ]
 
     def _scores(self, states: Tensor, batch: FinetuneBatch, outputs: list[Any]) -> list[Any]:
@@ -439,10 +455,10 @@ class Ranker(FineTunedModel):
 
     def predict_examples(self, examples: Sequence[Pair]) -> list[dict[str, Any]]:
         """{id, question, answer, score} of each example."""
-        found = self.scores([(e.first, e.second) for e in examples])
+        scores = self.scores([(e.first, e.second) for e in examples])
         return [
             {"id": e.id, "question": e.first, "answer": e.second, "score": s}
-            for e, s in zip(examples, found, strict=True)
+            for e, s in zip(examples, scores, strict=True)
         ]
 
     def _scores(self, states: Tensor, batch: FinetuneBatch, outputs: list[Any]) -> list[Any]:
@@ -473,8 +489,8 @@ def load_tagger(
     name that means none, a file that is missing or not the one that the manifest describes, and a
     GPU that is not available.
     """
-    found = find_finetuned(str(name))
-    folder, manifest = found.folder, found.manifest
+    trained = find_finetuned(str(name))
+    folder, manifest = trained.folder, trained.manifest
     check_export(folder)
     linker = manifest["linker"] or {"name": None, "folder": "encoder", "settings": {}}
     if linker["folder"] not in ("encoder", "linker"):
@@ -507,7 +523,7 @@ def load_tagger(
         )
     module.load_state_dict({key: weights[name] for key, name in names.items()})
     return KINDS[data.kind](
-        module, data, found, checked_device(device), uses_bf16(precision, device), batch_size
+        module, data, trained, checked_device(device), uses_bf16(precision, device), batch_size
     )
 
 

@@ -93,12 +93,12 @@ class PaperModule(pl.LightningModule):
         if (batch_idx + 1) % accumulate == 0:
             means = self.trainer.strategy.reduce(self._window.clone(), reduce_op="sum") / total
             self._window.zero_()
-            every = (
+            gathered = (
                 zip(terms, means, [1.0] * len(means) if weights is None else weights, strict=True)
                 if terms
                 else ()
             )
-            named = {f"train/loss_{term}": value for term, value, share in every if share}
+            named = {f"train/loss_{term}": value for term, value, share in gathered if share}
             self.log_dict(
                 {"train/loss": (means * weight).sum()} | named, prog_bar=True, batch_size=1
             )
@@ -111,10 +111,10 @@ class PaperModule(pl.LightningModule):
         zeros of a blank one."""
         raise NotImplementedError
 
-    def summary(self, found: dict[str, Tensor]) -> dict[str, Tensor]:
-        """What is logged of the means and numbers that were `found` over all batches and
+    def summary(self, means: dict[str, Tensor]) -> dict[str, Tensor]:
+        """What is logged of the means and numbers that were `means` over all batches and
         processes; a paper may add to them."""
-        return found
+        return means
 
     def on_validation_epoch_start(self) -> None:
         self.totals.reset()
@@ -126,8 +126,8 @@ class PaperModule(pl.LightningModule):
         """What is logged of the batches since `on_validation_epoch_start`, the same on every
         process."""
         united = self.trainer.strategy.reduce(self.totals.flat(), reduce_op="sum")
-        found = self.summary(self.totals.means(united))
-        return {f"val/{name}": value for name, value in found.items()}
+        measures = self.summary(self.totals.means(united))
+        return {f"val/{name}": value for name, value in measures.items()}
 
     def on_validation_epoch_end(self) -> None:
         self.log_dict(self.validation_metrics(), batch_size=1)

@@ -35,8 +35,8 @@ class LinearChainCRF(CRF):
         labels, real = tags.cpu(), mask.cpu().bool()
         last = real.sum(1, keepdim=True) - 1
         moves = transitions[labels[:, :-1], labels[:, 1:]].masked_fill(~real[:, 1:], 0).sum(1)
-        own = scores.gather(2, labels[..., None])[..., 0].masked_fill(~real, 0).sum(1)
-        path = start[labels[:, 0]] + own + moves + end[labels.gather(1, last)[:, 0]]
+        emitted = scores.gather(2, labels[..., None])[..., 0].masked_fill(~real, 0).sum(1)
+        path = start[labels[:, 0]] + emitted + moves + end[labels.gather(1, last)[:, 0]]
         likelihood = path - log_sum_of_paths(scores, last, start, transitions, end)
         return (likelihood.sum() / real.sum()).to(emissions.device, emissions.dtype)
 

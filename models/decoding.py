@@ -149,14 +149,14 @@ class Decoder:
         if not _looks(states.device):
             return functional.linear(states, weight, bias).float()
         states = states.to(weight.dtype)  # under autocast they differ
-        found = states.new_empty(len(states), len(weight))
+        scores = states.new_empty(len(states), len(weight))
         # a block's product stays in the cache: up to twice as fast
         for first in range(0, len(weight), BLOCK):
             part = slice(first, first + BLOCK)
-            torch.mm(states, weight[part].T, out=found[:, part])
+            torch.mm(states, weight[part].T, out=scores[:, part])
             if self.biased:
-                found[:, part] += bias[part]
-        return found.float()
+                scores[:, part] += bias[part]
+        return scores.float()
 
 
 def _prompt_scores(decoder: Decoder, prompts: Sequence[Sequence[int]], states: Tensor) -> Tensor:
@@ -233,10 +233,10 @@ def _next(
 
     def scatter_live(values: Tensor) -> Tensor:
         """(n, ...) of live beams -> (mentions, now, ...)"""
-        every = values.new_full(
+        grid = values.new_full(
             (mentions * now, *values.shape[1:]), NEVER if values.is_floating_point() else 0
         )
-        return every.index_copy_(0, live, values).view(mentions, now, *values.shape[1:])
+        return grid.index_copy_(0, live, values).view(mentions, now, *values.shape[1:])
 
     total, best = scatter_live(into + before[:, None]).flatten(1).topk(beams, dim=1)
     parent = best // width
@@ -272,9 +272,9 @@ def _finish(step: _Step, state: _Beams, rule: str) -> tuple[Tensor, Tensor]:
 T = TypeVar("T", _Beams, _Step)
 
 
-def _rows(of: T, rows: Tensor) -> T:
+def _rows(tensors: T, rows: Tensor) -> T:
     """The same of some mentions (n,) only."""
-    return type(of)(*(field[rows] for field in of))
+    return type(tensors)(*(field[rows] for field in tensors))
 
 
 def _final(state: _Beams, total: Tensor, length: Tensor | int, score: str) -> Tensor:
@@ -292,9 +292,9 @@ def _advance(decoder: Decoder, state: _Beams, step: _Step, total: Tensor, depth:
     if _looks(total.device):  # leave out beams that are dead in every mention
         beams = 1 + int((total > NEVER).any(0).nonzero().max())
     parent = step.parent[:, :beams]
-    own = torch.eye(beams, dtype=torch.bool, device=total.device).expand(len(total), -1, -1)
+    eye = torch.eye(beams, dtype=torch.bool, device=total.device).expand(len(total), -1, -1)
     seen = torch.cat(
-        [state.seen.gather(1, parent[..., None].expand(-1, -1, state.seen.shape[2])), own], dim=2
+        [state.seen.gather(1, parent[..., None].expand(-1, -1, state.seen.shape[2])), eye], dim=2
     )
     states = decoder.read_beams(step.token[:, :beams], state.prompt + depth - 1, seen)
     return state._replace(
@@ -455,8 +455,8 @@ def constrained_search(
             renormalised,
         )
         ends, runs = _finish(step, state, finish_rule)
-        found = _final(state, step.closed, depth + 1, score).masked_fill(~ends, NEVER)
-        best, at = torch.cat([state.score, found], dim=1).topk(beams, dim=1)
+        ends_here = _final(state, step.closed, depth + 1, score).masked_fill(~ends, NEVER)
+        best, at = torch.cat([state.score, ends_here], dim=1).topk(beams, dim=1)
         state = state._replace(
             score=best, leaf=torch.cat([state.leaf, step.leaf], dim=1).gather(1, at)
         )

@@ -280,17 +280,17 @@ class EMBERT(PaperModule):
             by_side[side] += common.get((side, length, position)) == token
         return dict(zip(SIDES, by_side, strict=True))
 
-    def summary(self, found: dict[str, Tensor]) -> dict[str, Tensor]:
+    def summary(self, means: dict[str, Tensor]) -> dict[str, Tensor]:
         def majority(positive: Tensor, whole: Tensor) -> Tensor:
             """Accuracy of the majority-class baseline."""
             return ratio(torch.maximum(positive, whole - positive), whole)
 
-        found["loss"] = total_loss(found, TERMS, self.weights)
+        means["loss"] = total_loss(means, TERMS, self.weights)
         for positive, term in (("consistent", "consistency"), ("boundaries", "segmentation")):
-            if positive in found:
-                found[f"{term}_majority"] = majority(found.pop(positive), found[f"{term}_count"])
+            if positive in means:
+                means[f"{term}_majority"] = majority(means.pop(positive), means[f"{term}_count"])
         unused = [f"loss_{term}" for term, used in zip(TERMS, self.used, strict=True) if not used]
-        return {name: value for name, value in found.items() if name not in unused}
+        return {name: value for name, value in means.items() if name not in unused}
 
     def export(self, folder: str | Path) -> None:
         """Write encoder and masked-LM head as a Hugging Face folder: fine-tuning needs nothing

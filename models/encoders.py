@@ -135,8 +135,8 @@ def packed_attention(
         )
         return rows.transpose(1, 2)
 
-    own = make_ragged(query), make_ragged(key), make_ragged(value)
-    read = scaled_dot_product_attention(*own, dropout_p=dropout, scale=scaling)
+    ragged = make_ragged(query), make_ragged(key), make_ragged(value)
+    read = scaled_dot_product_attention(*ragged, dropout_p=dropout, scale=scaling)
     return read.transpose(1, 2).values()[None], None
 
 
@@ -250,9 +250,9 @@ def start_as_bert(std: float, *modules: nn.Module) -> None:
 
 def bert_layer_config(config: Any, **sizes: int) -> BertConfig:
     """Settings of further layers like those of an encoder, but for `sizes`."""
-    own = BertConfig(**({key: getattr(config, key) for key in LAYER_SETTINGS} | sizes))
-    own._attn_implementation = "sdpa"
-    return own
+    settings = BertConfig(**({key: getattr(config, key) for key in LAYER_SETTINGS} | sizes))
+    settings._attn_implementation = "sdpa"
+    return settings
 
 
 def load_mlm_head(name: str, head: nn.Module) -> bool:
@@ -271,8 +271,8 @@ def load_mlm_head(name: str, head: nn.Module) -> bool:
     heads = ("cls.predictions.transform", "lm_head.dense")
     if any(key.startswith(heads) for key in report["missing_keys"]):
         return False
-    for own, its in mlm_head_parts(head, whole):
-        own.load_state_dict(its.state_dict())
+    for target, source in mlm_head_parts(head, whole):
+        target.load_state_dict(source.state_dict())
     with torch.no_grad():
         head.bias.copy_(mlm_bias(whole))  # type: ignore[union-attr, operator]
     return True
@@ -300,8 +300,8 @@ def save_masked_lm(bert: BertModel, head: nn.Module, folder: str | Path) -> None
     kind: Any = LAYERED[bert.config.model_type][1]
     whole = kind(bert.config)
     whole.base_model.load_state_dict(bert.state_dict())
-    for own, its in mlm_head_parts(head, whole):
-        its.load_state_dict(own.state_dict())
+    for source, target in mlm_head_parts(head, whole):
+        target.load_state_dict(source.state_dict())
     with torch.no_grad():
         mlm_bias(whole).copy_(head.bias)  # type: ignore[arg-type]
     whole.tie_weights()
@@ -318,7 +318,7 @@ def _explain_missing(name: str, error: Exception) -> InputError:
 def attention_mask_4d(bert: Any, states: Tensor, attention_mask: Tensor | Layout) -> Tensor | None:
     """The mask that the layers accept, from a (B, L) one; None when nothing is masked. That of a
     :class:`Layout` is not read."""
-    known = isinstance(attention_mask, Layout)
+    packed = isinstance(attention_mask, Layout)
     if isinstance(attention_mask, Layout):
         if attention_mask.whole:
             return None
@@ -327,7 +327,7 @@ def attention_mask_4d(bert: Any, states: Tensor, attention_mask: Tensor | Layout
         config=bert.config,
         inputs_embeds=states,
         attention_mask=attention_mask,
-        allow_is_bidirectional_skip=not known,  # transformers reads the whole mask to find out
+        allow_is_bidirectional_skip=not packed,  # transformers reads the whole mask to find out
     )  # type: ignore[assignment]  # flex attention's BlockMask is not used here
     return mask
 
@@ -372,11 +372,11 @@ def layer_at(layer: nn.Module, states: Tensor, attention_mask: Tensor, places: T
     inference: dropout is left out.
     """
     attention: Any = layer.attention
-    own = states.gather(1, places[..., None].expand(-1, -1, states.shape[-1]))
+    selected = states.gather(1, places[..., None].expand(-1, -1, states.shape[-1]))
     query, key, value = (
-        part(of).unflatten(-1, (-1, attention.self.attention_head_size)).transpose(1, 2)
-        for part, of in (
-            (attention.self.query, own),
+        part(module).unflatten(-1, (-1, attention.self.attention_head_size)).transpose(1, 2)
+        for part, module in (
+            (attention.self.query, selected),
             (attention.self.key, states),
             (attention.self.value, states),
         )
@@ -386,7 +386,7 @@ def layer_at(layer: nn.Module, states: Tensor, attention_mask: Tensor, places: T
         query, key, value, attn_mask=seen, scale=attention.self.scaling
     )
     result: Tensor = layer.feed_forward_chunk(
-        attention.output(read.transpose(1, 2).flatten(2), own)
+        attention.output(read.transpose(1, 2).flatten(2), selected)
     )  # type: ignore[operator]
     return result
 
@@ -480,9 +480,9 @@ def read_export(
             )
     check_export(folder)
     state = read_tensors(folder / f"{paper}.safetensors", "Export the run again.")
-    known = json.loads((folder / f"{paper}.json").read_text())
+    stored = json.loads((folder / f"{paper}.json").read_text())
     encoder = make(
-        load_bert(str(folder)), state["entity"], **{k: known[k] for k in settings if k in known}
+        load_bert(str(folder)), state["entity"], **{k: stored[k] for k in settings if k in stored}
     )
     missing = [
         k
@@ -521,16 +521,16 @@ def load_transformer(
     logging.set_verbosity_error()
     try:
         if hasattr(config, IN_FINE_TUNED):
-            made: Any = kind.from_config(config)
-            model = text_part(made).eval()
+            loaded: Any = kind.from_config(config)
+            model = text_part(loaded).eval()
             fill_fine_tuned(model, Path(find_pretrained(name)))
         elif hasattr(config, TEXT_PART):
             model = text_part(kind.from_config(config)).eval()
             weights = Path(find_pretrained(name)) / "model.safetensors"
             model.load_state_dict(read_tensors(weights, "Fetch them again."))
         else:
-            made, report = load(kind, name, output_loading_info=True, **options)
-            model = text_part(made)
+            loaded, report = load(kind, name, output_loading_info=True, **options)
+            model = text_part(loaded)
             if missing := [k for k in report["missing_keys"] if "pooler" not in k]:
                 raise InputError(
                     f"encoder {name!r}: its weights lack {sorted(missing)[:3]}; this is no whole"
@@ -570,9 +570,9 @@ def save_transformer(model: PreTrainedModel, folder: str | Path) -> None:
         whole.encoder.load_state_dict(model.state_dict())
         whole.save_pretrained(folder)
         return
-    own = type(config).from_dict(config.to_dict() | {TEXT_PART: True})
-    own.architectures = None
-    own.save_pretrained(folder)
+    settings = type(config).from_dict(config.to_dict() | {TEXT_PART: True})
+    settings.architectures = None
+    settings.save_pretrained(folder)
     state = {k: v.detach().cpu().contiguous().clone() for k, v in model.state_dict().items()}
     save_file(state, Path(folder) / "model.safetensors", metadata={"format": "pt"})
 
@@ -580,8 +580,8 @@ def save_transformer(model: PreTrainedModel, folder: str | Path) -> None:
 def initial_deviation(config: Any) -> float:
     """The standard deviation with which a model's weights start, under any of its names; 0.02 of
     one that does not say."""
-    known = getattr(config, "initializer_range", None) or getattr(config, "init_std", None)
-    return float(known or 0.02)
+    deviation = getattr(config, "initializer_range", None) or getattr(config, "init_std", None)
+    return float(deviation or 0.02)
 
 
 def has_decoder(config: Any) -> bool:
@@ -603,10 +603,10 @@ def text_part(model: Any) -> PreTrainedModel:
 def token_limit(config: Any) -> int:
     """The most tokens of a text, special ones included: positions of the model, without those that
     RoBERTa and its kin keep for padding; 512 where it has relative ones and names no number."""
-    known = getattr(config, "max_position_embeddings", None) or 512
+    limit = getattr(config, "max_position_embeddings", None) or 512
     families = ("roberta", "camembert", "longformer", "mpnet", "xlm-roberta", "xmod", "esm")
     reserved = 2 if any(family in config.model_type for family in families) else 0
-    return int(known) - reserved
+    return int(limit) - reserved
 
 
 class TextEncoder(nn.Module):
@@ -644,7 +644,7 @@ class TextEncoder(nn.Module):
             return last_states(self.bert, input_ids, attention_mask, second)
         mask = attention_mask.mask if isinstance(attention_mask, Layout) else attention_mask
         kinds = {} if second is None or not self.segments else {"token_type_ids": second}
-        found: Tensor = self.bert(
+        output: Tensor = self.bert(
             input_ids=input_ids, attention_mask=mask, **kinds
         ).last_hidden_state
-        return found
+        return output

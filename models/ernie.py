@@ -72,8 +72,8 @@ class Aggregator(nn.Module):
                 f"heads {heads}: expected a number that divides {size}, the size of an entity's"
                 " vector"
             )
-        own = bert_layer_config(config, hidden_size=size, num_attention_heads=heads)
-        self.attention = BertAttention(own)
+        settings = bert_layer_config(config, hidden_size=size, num_attention_heads=heads)
+        self.attention = BertAttention(settings)
         # W_e of Eq. (4) before the activation
         self.to_tokens = nn.Linear(size, config.intermediate_size, bias=False)
         self.last = last
@@ -91,7 +91,7 @@ class Aggregator(nn.Module):
         states: Tensor,
         mask: Tensor | None,
         entities: Tensor,
-        there: Tensor,
+        present: Tensor,
         place: Tensor,
         row: Tensor,
         first: Tensor,
@@ -102,20 +102,24 @@ class Aggregator(nn.Module):
         first (M,) of each, its sequence and its token.
         """
         tokens, _ = layer.attention(states, mask)
-        hidden = torch.where(there, 0.0, torch.finfo(entities.dtype).min)[:, None, None].to(
+        hidden = torch.where(present, 0.0, torch.finfo(entities.dtype).min)[:, None, None].to(
             entities.dtype
         )
-        known, _ = self.attention(entities, hidden)  # Eq. (3)
+        informed, _ = self.attention(entities, hidden)  # Eq. (3)
         inner = layer.intermediate.dense(tokens)
-        own = known.flatten(0, 1)[place]  # (M, d)
-        inner = inner.index_put((row, first), self.to_tokens(own).to(inner.dtype), accumulate=True)
+        placed = informed.flatten(0, 1)[place]  # (M, d)
+        inner = inner.index_put(
+            (row, first), self.to_tokens(placed).to(inner.dtype), accumulate=True
+        )
         # h_j of Eq. (4), and of Eq. (5) where no entity is
         inner = layer.intermediate.intermediate_act_fn(inner)
         states = layer.output(inner, tokens)
         if self.last:
             return states, entities
-        new = self.norm(self.dropout(self.to_entity(inner[row, first])) + own)
-        return states, known.flatten(0, 1).index_copy(0, place, new.to(known.dtype)).view_as(known)
+        new = self.norm(self.dropout(self.to_entity(inner[row, first])) + placed)
+        return states, informed.flatten(0, 1).index_copy(0, place, new.to(informed.dtype)).view_as(
+            informed
+        )
 
 
 class ERNIEEncoder(nn.Module):
@@ -172,15 +176,15 @@ class ERNIEEncoder(nn.Module):
             mask = attention_mask_4d(self.bert, states, attention_mask)
         row, first = mentions.span[:, 0], mentions.span[:, 1]
         most = attention_mask.places["most"] if isinstance(attention_mask, Layout) else None
-        there, place = in_rows(mentions.span, len(input_ids), most)
-        entities = states.new_zeros(there.numel(), self.entity.shape[1])
+        present, place = in_rows(mentions.span, len(input_ids), most)
+        entities = states.new_zeros(present.numel(), self.entity.shape[1])
         entities = entities.index_copy(
             0, place, self.entity[mentions.entity].to(states.dtype)
-        ).view(*there.shape, -1)
+        ).view(*present.shape, -1)
         for layer, aggregator in zip(
             self.bert.encoder.layer[self.text_layers :], self.aggregators, strict=True
         ):
-            states, entities = aggregator(layer, states, mask, entities, there, place, row, first)
+            states, entities = aggregator(layer, states, mask, entities, present, place, row, first)
         return states
 
     @classmethod
@@ -217,8 +221,8 @@ class ERNIE(OrderedLM):
 
     def measures(self, batch: ERNIEBatch) -> Measures:
         """What OrderedLM measures, and masked-LM losses without the entities of hidden mentions."""
-        given = drop_masked(batch.mentions, batch.mlm_labels)
-        unlinked = self.encoder(batch.input_ids, layout(batch), given, batch.second)
+        unmasked = drop_masked(batch.mentions, batch.mlm_labels)
+        unlinked = self.encoder(batch.input_ids, layout(batch), unmasked, batch.second)
         linked = self.encoder(batch.input_ids, layout(batch), batch.mentions, batch.second)
         words = self.encoder.bert.embeddings.word_embeddings.weight
         return {

@@ -150,8 +150,8 @@ class NestedTagger(nn.Module):
     def outputs(self, states: Tensor, batch: FinetuneBatch) -> list[np.ndarray]:
         """Per sequence (n, 3) first unit, last unit, type."""
         scores, valid = self.scores(states, batch)
-        found = ((scores > 0) & valid).nonzero().cpu().numpy()  # row, type, first, last
-        return [found[found[:, 0] == row][:, [2, 3, 1]] for row in range(len(scores))]
+        spans = ((scores > 0) & valid).nonzero().cpu().numpy()  # row, type, first, last
+        return [spans[spans[:, 0] == row][:, [2, 3, 1]] for row in range(len(scores))]
 
 
 class PairClassifier(nn.Module):
@@ -245,11 +245,13 @@ def score_predictions(
     extra: dict[str, float] = {}
     if kind in ("ner", "nested"):
         tallies["entity_f1"] = counts = span_tallies(predicted, gold)
-        both, found, there = counts.sum(0)
-        extra = {"precision": both / max(found, 1), "recall": both / max(there, 1)}
+        both, predictions, f1_by_type = counts.sum(0)
+        extra = {"precision": both / max(predictions, 1), "recall": both / max(f1_by_type, 1)}
         for t in labels if len(labels) > 1 else []:
-            of = [[[s for s in spans if s[2] == t] for spans in side] for side in (predicted, gold)]
-            of_type = span_tallies(*of)
+            sides = [
+                [[s for s in spans if s[2] == t] for spans in side] for side in (predicted, gold)
+            ]
+            of_type = span_tallies(*sides)
             if of_type.sum():  # a type that is neither there nor predicted has no score
                 extra[f"f1_{t}"] = score(of_type)
     elif kind == "ranking":
@@ -258,10 +260,10 @@ def score_predictions(
             len(set(question)) - len({q for q, g in zip(question, gold, strict=True) if g == ["1"]})
         )
     else:
-        every = {label for one in gold for label in one} | set(
+        types = {label for document in gold for label in document} | set(
             labels
         )  # a class that train lacks is missed, not ignored
-        counted = sorted(every - {negative})
+        counted = sorted(types - {negative})
         tallies["accuracy"] = accuracy_tallies(predicted, gold)
         if kind == "relation":
             tallies["micro_f1"] = label_tallies(predicted, gold, counted)
@@ -269,8 +271,8 @@ def score_predictions(
             tallies["f1"] = label_tallies(predicted, gold, [positive])
         classes = [label_tallies(predicted, gold, [c]).sum(0) for c in counted]
         # a class that is neither there nor predicted has no score, as in scikit-learn
-        there = [f1_of(c) for c in classes if c.sum()]
-        extra["macro_f1"] = float(np.mean(there)) if there else 0.0
+        f1_by_type = [f1_of(c) for c in classes if c.sum()]
+        extra["macro_f1"] = float(np.mean(f1_by_type)) if f1_by_type else 0.0
     return {k: score(t) for k, t in tallies.items()} | {
         k: float(v) for k, v in extra.items()
     }, tallies
@@ -292,18 +294,18 @@ def confusion(
         table[row][column] += 1
 
     if kind in ("ner", "nested"):
-        for one, golds in zip(predicted, gold, strict=True):
-            found, there = set(map(tuple, one)), set(map(tuple, golds))
-            for span in found & there:
+        for document, golds in zip(predicted, gold, strict=True):
+            predicted_spans, gold_spans = set(map(tuple, document)), set(map(tuple, golds))
+            for span in predicted_spans & gold_spans:
                 add(span[2], span[2])
-            wrong = {s[:2]: s[2] for s in found - there}
-            for span in sorted(there - found):
+            wrong = {s[:2]: s[2] for s in predicted_spans - gold_spans}
+            for span in sorted(gold_spans - predicted_spans):
                 add(span[2], wrong.pop(span[:2], "-"))
             for left in wrong.values():
                 add("-", left)
     elif kind != "ranking":
-        for one, golds in zip(predicted, gold, strict=True):
-            add(one if one in golds else golds[0], one)
+        for document, golds in zip(predicted, gold, strict=True):
+            add(document if document in golds else golds[0], document)
     return table
 
 

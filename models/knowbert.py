@@ -76,12 +76,12 @@ class Recontextualisation(nn.Module):
                 " vector"
             )
         eps, dropout = config.layer_norm_eps, config.hidden_dropout_prob
-        own = bert_layer_config(
+        settings = bert_layer_config(
             config, hidden_size=size, num_attention_heads=heads, intermediate_size=4 * size
         )
         self.project = nn.Linear(config.hidden_size, size)  # W_1, b_1
         self.pool, self.span_norm = SpanPooling(size), nn.LayerNorm(size, eps=eps)
-        self.spans = BertLayer(own)  # the spans read each other
+        self.spans = BertLayer(settings)  # the spans read each other
         self.entity_norm = nn.LayerNorm(size, eps=eps)
         self.score = nn.Sequential(nn.Linear(2, SCORED), nn.ReLU(), nn.Linear(SCORED, 1))
         self.enhanced_norm = nn.LayerNorm(size, eps=eps)
@@ -90,8 +90,8 @@ class Recontextualisation(nn.Module):
         )
         self.read_norm, self.inner, self.outer = (
             nn.LayerNorm(size, eps=eps),
-            BertIntermediate(own),
-            BertOutput(own),
+            BertIntermediate(settings),
+            BertOutput(settings),
         )
         self.back = nn.Linear(size, config.hidden_size)  # W_2, b_2
         self.norm, self.dropout = nn.LayerNorm(config.hidden_size, eps=eps), nn.Dropout(dropout)
@@ -99,14 +99,14 @@ class Recontextualisation(nn.Module):
         with torch.no_grad():
             self.back.weight.copy_(torch.linalg.pinv(self.project.weight))
 
-    def scores(self, span: Tensor, vectors: Tensor, prior: Tensor, there: Tensor) -> Tensor:
+    def scores(self, span: Tensor, vectors: Tensor, prior: Tensor, present: Tensor) -> Tensor:
         """psi of every candidate (M, C), -inf for none: of its prior and its product with the span.
 
         span (M, d), vectors (M, C, d), prior (M, C), there (M, C) bool.
         """
         product = torch.einsum("md,mcd->mc", span, vectors) / math.sqrt(span.shape[-1])
-        found: Tensor = self.score(torch.stack([product, prior.to(product.dtype)], -1))[..., 0]
-        return found.float().masked_fill(~there, -torch.inf)
+        result: Tensor = self.score(torch.stack([product, prior.to(product.dtype)], -1))[..., 0]
+        return result.float().masked_fill(~present, -torch.inf)
 
     def forward(
         self,
@@ -133,15 +133,17 @@ class Recontextualisation(nn.Module):
         )
         spans = self.spans(rows, hidden[:, None, None])  # (B, S, d)
         span = spans.flatten(0, 1)[place]  # (M, d)
-        there = mentions.entity >= 0
+        present = mentions.entity >= 0
         vectors = self.entity_norm(entity[mentions.entity.clamp_min(0)].to(span.dtype))
-        psi = self.scores(span, vectors, mentions.prior, there)
+        psi = self.scores(span, vectors, mentions.prior, present)
         mixed = torch.einsum("mc,mcd->md", psi.softmax(1).to(vectors.dtype), vectors)
         enhanced = self.enhanced_norm(span + self.dropout(mixed))
         spans = spans.flatten(0, 1).index_copy(0, place, enhanced.to(spans.dtype)).view_as(spans)
         read, _ = self.read(projected, spans, spans, key_padding_mask=hidden, need_weights=False)
-        told = self.read_norm(projected + self.dropout(read))
-        new = self.norm(states + self.dropout(self.back(self.outer(self.inner(told), told))))
+        informed = self.read_norm(projected + self.dropout(read))
+        new = self.norm(
+            states + self.dropout(self.back(self.outer(self.inner(informed), informed)))
+        )
         return torch.where(taken.any(1)[:, None, None], new, states), psi
 
 
@@ -191,9 +193,9 @@ class KnowBERTEncoder(nn.Module):
         states = through_layers(self.bert, states, mask, 0, self.knowledge_after)
         psi = states.new_zeros(0, 1)
         if mentions is not None:
-            known = attention_mask.places if isinstance(attention_mask, Layout) else {}
+            places = attention_mask.places if isinstance(attention_mask, Layout) else {}
             states, psi = self.knowledge(
-                states, mentions, self.entity, known.get("most"), known.get("longest")
+                states, mentions, self.entity, places.get("most"), places.get("longest")
             )
         return (
             through_layers(

@@ -26,10 +26,10 @@ def term_means(
 
 
 def total_loss(
-    found: Mapping[str, Tensor], terms: Sequence[str], weights: Sequence[float] | None = None
+    reported: Mapping[str, Tensor], terms: Sequence[str], weights: Sequence[float] | None = None
 ) -> Tensor:
     """The means of the loss's terms, each times its weight (1), added up."""
-    means = torch.stack([found[f"loss_{term}"] for term in terms])
+    means = torch.stack([reported[f"loss_{term}"] for term in terms])
     return (means if weights is None else means * means.new_tensor(weights)).sum()
 
 

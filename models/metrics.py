@@ -37,10 +37,10 @@ def f1(matches: Tensor) -> Tensor:
     return 2 * both / (predicted + gold)
 
 
-def reciprocal_ranks(score: Tensor, there: Tensor) -> Tensor:
-    """1 / rank of the first candidate among all that are `there`, (P,); among equals it has the
+def reciprocal_ranks(score: Tensor, present: Tensor) -> Tensor:
+    """1 / rank of the first candidate among all that are `present`, (P,); among equals it has the
     middle place."""
-    others = there.clone()
+    others = present.clone()
     others[:, 0] = False
     better = ((score > score[:, :1]) & others).sum(1)
     equal = ((score == score[:, :1]) & others).sum(1)
@@ -178,8 +178,8 @@ def adjust_holm(p_values: Sequence[float]) -> list[float]:
     significant at it (Holm, 1979)."""
     adjusted, highest = [0.0] * len(p_values), 0.0
     for rank, number in enumerate(np.argsort(p_values, kind="stable").tolist()):
-        own = min(1.0, (len(p_values) - rank) * p_values[number])
-        highest = max(highest, own)
+        raised = min(1.0, (len(p_values) - rank) * p_values[number])
+        highest = max(highest, raised)
         adjusted[number] = highest
     return adjusted
 
@@ -211,10 +211,12 @@ def compare_systems(
     seeds = sorted(set(first) & set(second))
     if not seeds:
         raise ValueError(f"no common seed: {sorted(first)} and {sorted(second)}")
-    shapes = {of[s].shape for of in (first, second) for s in seeds}
+    shapes = {scores[s].shape for scores in (first, second) for s in seeds}
     if len(shapes) > 1:
         raise ValueError(f"not the same test examples: {sorted(shapes)}")
-    a, b = (np.stack([np.asarray(of[s]) for s in seeds]) for of in (first, second))  # (S, n, k)
+    a, b = (
+        np.stack([np.asarray(scores[s]) for s in seeds]) for scores in (first, second)
+    )  # (S, n, k)
     formula, k = _formula(a), a.shape[2]
     both = np.concatenate([a, b], axis=2)
     observed = score(b.sum(0)) - score(a.sum(0))
@@ -242,5 +244,5 @@ def one_sample(values: Sequence[float], mean: float) -> tuple[float, float]:
     if len(set(values)) == 1:
         off = values[0] - mean
         return (0.0, 1.0) if off == 0 else (float(np.copysign(np.inf, off)), 0.0)
-    found = stats.ttest_1samp(values, mean)
-    return float(found.statistic), float(found.pvalue)
+    result = stats.ttest_1samp(values, mean)
+    return float(result.statistic), float(result.pvalue)

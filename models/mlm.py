@@ -189,8 +189,8 @@ class MLM(PaperModule):
         tokens = batch.counts[0]
         return {"loss": (loss, tokens), "accuracy": (right, tokens), "tokens": tokens}
 
-    def summary(self, found: dict[str, Tensor]) -> dict[str, Tensor]:
-        return found | {"perplexity": found["loss"].exp()}
+    def summary(self, means: dict[str, Tensor]) -> dict[str, Tensor]:
+        return means | {"perplexity": means["loss"].exp()}
 
     def export(self, folder: str | Path) -> None:
         """Write encoder and head as a Hugging Face folder that ``AutoModel`` and

@@ -48,20 +48,20 @@ def text_losses(
     predicted = places(batch, "predicted")
     labels = batch.mlm_labels.flatten()[predicted]
     language = word_loss(
-        states.flatten(0, 1)[predicted], labels, lambda own: head(own, words), len(words)
+        states.flatten(0, 1)[predicted], labels, lambda masked: head(masked, words), len(words)
     )
-    told = nn.functional.cross_entropy(
+    order_loss = nn.functional.cross_entropy(
         order(states[:, 0]).float(), batch.order, ignore_index=-100, reduction="sum"
     )
-    return torch.stack([language, told])
+    return torch.stack([language, order_loss])
 
 
 def drop_masked(mentions: MentionsT, mlm_labels: Tensor) -> MentionsT:
     """The mentions (with a `span` (M, 3) of row, first token, last + 1) whose first token is not to
     be predicted from (B, L) labels."""
     row, first = mentions.span[:, 0], mentions.span[:, 1]
-    kept = mlm_labels[row, first] == IGNORE
-    return type(mentions)(*(part[kept] for part in mentions))
+    unmasked = mlm_labels[row, first] == IGNORE
+    return type(mentions)(*(part[unmasked] for part in mentions))
 
 
 def label_outside(mlm_labels: Tensor, span: Tensor) -> Tensor:
@@ -80,9 +80,11 @@ def measure_without_answers(
     `unlinked`, for which no hidden mention was given its entity."""
 
     def loss(states: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        there = labels != IGNORE
-        total = word_loss(states[there], labels[there], lambda own: head(own, words), len(words))
-        return total, there.sum()
+        masked = labels != IGNORE
+        total = word_loss(
+            states[masked], labels[masked], lambda rows: head(rows, words), len(words)
+        )
+        return total, masked.sum()
 
     return {
         "loss_mlm_outside": loss(linked, label_outside(batch.mlm_labels, span)),
@@ -178,10 +180,10 @@ class OrderedLM(PaperModule):
         states, logits, candidates = self.outputs(batch)
         several = (candidates >= 0).sum(1) > 1  # one alone is right whatever the model
         logits, candidates = logits[several], candidates[several]
-        there = candidates >= 0
-        rank = reciprocal_ranks(logits, there)
-        known = reciprocal_ranks(
-            self.frequency.to(candidates.device)[candidates.clamp_min(0)], there
+        present = candidates >= 0
+        rank = reciprocal_ranks(logits, present)
+        reciprocal = reciprocal_ranks(
+            self.frequency.to(candidates.device)[candidates.clamp_min(0)], present
         )
         tokens, pairs, mentions = batch.counts
         right = (self.order(states[:, 0]).argmax(-1) == batch.order).sum()
@@ -189,14 +191,14 @@ class OrderedLM(PaperModule):
             **term_means(TERMS, self.loss_sums(batch, states, logits), batch.counts),
             "entity_accuracy": ((rank == 1).sum(), mentions),
             "entity_mrr": (rank.sum(), mentions),
-            "entity_mrr_frequency": (known.sum(), mentions),
+            "entity_mrr_frequency": (reciprocal.sum(), mentions),
             "order_accuracy": (right, pairs),
             "tokens": tokens,
             "mentions": mentions,
         }
 
-    def summary(self, found: dict[str, Tensor]) -> dict[str, Tensor]:
-        return found | {"loss": total_loss(found, TERMS, self.weights)}
+    def summary(self, means: dict[str, Tensor]) -> dict[str, Tensor]:
+        return means | {"loss": total_loss(means, TERMS, self.weights)}
 
     def export(self, folder: str | Path) -> None:
         """Write the encoder into `folder` (:func:`models.encoders.write_export`)."""

@@ -81,8 +81,8 @@ class MaskedLM(nn.Module):
     def states(self, ids: Tensor, mask: Tensor, places: Tensor) -> Tensor:
         """(B, L) ids and attention mask, (B, m) positions -> (B, m, H)."""
         if hasattr(self.encoder, "at"):
-            found: Tensor = self.encoder.at(ids, mask, places)
-            return found
+            result: Tensor = self.encoder.at(ids, mask, places)
+            return result
         hidden = self.encoder(ids, mask)
         return hidden.gather(1, places[..., None].expand(-1, -1, hidden.shape[-1]))
 
@@ -160,8 +160,8 @@ def masked_lm(name: str) -> MaskedLM:
     finally:
         logging.set_verbosity(verbosity)
     model, missing = loaded[0], loaded[1]["missing_keys"]
-    own = tuple(f"{head}." for head in HEADS)
-    if lacking := sorted(key for key in missing if not key.startswith(own)):
+    prefixes = tuple(f"{head}." for head in HEADS)
+    if lacking := sorted(key for key in missing if not key.startswith(prefixes)):
         raise InputError(
             f"masked language model {name!r}: its weights lack {lacking[:3]}; this is no whole"
             " model"
@@ -232,8 +232,8 @@ def best_tokens(lm: MaskedLM, states: Tensor, k: int, never: Tensor) -> tuple[Te
             value.append(best)
             token.append(place + start)
             total.add_(logits.sub_(peak).exp_().sum(-1, keepdim=True))
-        found, place = torch.cat(value, 1).topk(min(k, size))
-        values.append(found - total.log_().add_(peak))
+        highest, place = torch.cat(value, 1).topk(min(k, size))
+        values.append(highest - total.log_().add_(peak))
         tokens.append(torch.cat(token, 1).gather(1, place))
     return torch.cat(values), torch.cat(tokens)
 
@@ -252,17 +252,19 @@ def _grow(
     total = (score[:, :, None, None] + value).flatten(2)  # (Q, b, m * k)
     # No beam has more than `beams` distinct continuations of the best `beams`, so its own best
     # `beams` are enough.
-    total, own = total.topk(min(beams, total.shape[2]), dim=2)
-    grown = tokens[:, :, None].expand(-1, -1, own.shape[2], -1).clone()
+    total, choice = total.topk(min(beams, total.shape[2]), dim=2)
+    grown = tokens[:, :, None].expand(-1, -1, choice.shape[2], -1).clone()
     grown.scatter_(
-        3, open_.gather(2, own // k)[..., None], token.flatten(2).gather(2, own)[..., None]
+        3, open_.gather(2, choice // k)[..., None], token.flatten(2).gather(2, choice)[..., None]
     )
     order = total.flatten(1).argsort(dim=1, descending=True, stable=True)
     total = total.flatten(1).gather(1, order)
     grown = grown.flatten(1, 2).gather(1, order[..., None].expand(-1, -1, size))  # (Q, c, n)
     again = (grown[:, :, None] == grown[:, None]).all(-1).tril(-1).any(-1)
-    total, kept = total.masked_fill(again, -torch.inf).topk(min(beams, total.shape[1]), dim=1)
-    return grown.gather(1, kept[..., None].expand(count, -1, size)), total
+    total, choice_kept = total.masked_fill(again, -torch.inf).topk(
+        min(beams, total.shape[1]), dim=1
+    )
+    return grown.gather(1, choice_kept[..., None].expand(count, -1, size)), total
 
 
 def _decode(
@@ -277,13 +279,13 @@ def _decode(
     for step in range(masks):
         beam = tokens.shape[1]
         rows = ids[:, None].expand(-1, beam, -1).clone()
-        there = place[:, None].expand(-1, beam, -1)  # (Q, b, n)
-        rows.scatter_(2, there, torch.where(tokens < 0, rows.gather(2, there), tokens))
+        positions = place[:, None].expand(-1, beam, -1)  # (Q, b, n)
+        rows.scatter_(2, positions, torch.where(tokens < 0, rows.gather(2, positions), tokens))
         open_ = (tokens < 0).nonzero()[:, 2].view(count, beam, masks - step)
         states = lm.states(
             rows.flatten(0, 1),
             mask.repeat_interleave(beam, 0),
-            there.gather(2, open_).flatten(0, 1),
+            positions.gather(2, open_).flatten(0, 1),
         )
         value, token = best_tokens(lm, states.flatten(0, 1), beams, never)
         shape = (count, beam, masks - step, -1)
@@ -314,11 +316,11 @@ def _widen(
     wide: list[list[int]] = []
     first: list[int] = []
     for number, prompt in enumerate(prompts):
-        one = list(prompt)
-        if one.count(mask_id) != 1:
-            raise InputError(f"query {number}: expected one mask, got {one.count(mask_id)}")
-        place = one.index(mask_id)
-        tokens = one[:place] + [mask_id] * masks + one[place + 1 :]
+        wider = list(prompt)
+        if wider.count(mask_id) != 1:
+            raise InputError(f"query {number}: expected one mask, got {wider.count(mask_id)}")
+        place = wider.index(mask_id)
+        tokens = wider[:place] + [mask_id] * masks + wider[place + 1 :]
         if len(tokens) > most:
             raise InputError(
                 f"query {number}: {len(tokens)} tokens with {masks} masks, but the encoder has"
@@ -355,10 +357,10 @@ def fillings(
     if masks < 1 or beams < 1:
         raise InputError(f"masks {masks}, beams {beams}: expected at least 1 of each")
     wide, first = _widen(prompts, mask_id, masks, lm.max_length)
-    found: list[list[Filling]] = [[] for _ in prompts]
+    answers: list[list[Filling]] = [[] for _ in prompts]
     device = lm.words.device
     barred = torch.tensor(list(never), dtype=torch.long, device=device)
-    for batch in _batches([len(one) for one in wide], beams, size):
+    for batch in _batches([len(prompt) for prompt in wide], beams, size):
         longest = len(wide[batch[-1]])
         padded = [wide[i] + [pad_id] * (longest - len(wide[i])) for i in batch]
         mask = [[1] * len(wide[i]) + [0] * (longest - len(wide[i])) for i in batch]
@@ -372,10 +374,10 @@ def fillings(
             beams,
             barred,
         )
-        for i, own, scores in zip(batch, tokens.tolist(), score.tolist(), strict=True):
-            found[i] = [
-                Filling(tuple(t), s) for t, s in zip(own, scores, strict=True) if s > -torch.inf
+        for i, rows, scores in zip(batch, tokens.tolist(), score.tolist(), strict=True):
+            answers[i] = [
+                Filling(tuple(t), s) for t, s in zip(rows, scores, strict=True) if s > -torch.inf
             ]
         if progress is not None:
             progress(len(batch))
-    return found
+    return answers

@@ -58,9 +58,9 @@ class RecurrentLayer(nn.Module):
             rows = np.asarray(ids, np.int64)
             counted.update((rows[:-1] << _SHIFT | rows[1:]).tolist())
         common = [(-count, key) for key, count in counted.items() if count >= COMMON]
-        kept = sorted(key for _, key in sorted(common)[: len(self.keys)])
+        keys = sorted(key for _, key in sorted(common)[: len(self.keys)])
         self.keys.fill_(NO_PAIR)
-        self.keys[: len(kept)] = torch.tensor(kept, dtype=torch.long)
+        self.keys[: len(keys)] = torch.tensor(keys, dtype=torch.long)
 
     def pair_numbers(self, input_ids: Tensor) -> Tensor:
         """(B, L) ids -> (B, L - 1) row of each pair of neighbours in `pair`; 0: no known one."""

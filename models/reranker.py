@@ -64,8 +64,8 @@ class RerankerModel(TextEncoder):
         missing, _ = model.load_state_dict(
             read_tensors(file, "Train the reranker again."), strict=False
         )
-        if own := [name for name in missing if not name.startswith("bert.")]:
-            raise InputError(f"{file}: missing {own}. Train the reranker again.")
+        if absent := [name for name in missing if not name.startswith("bert.")]:
+            raise InputError(f"{file}: missing {absent}. Train the reranker again.")
         return model.eval()
 
     def log_probabilities(self, batch: RerankerBatch) -> Tensor:
@@ -76,8 +76,8 @@ class RerankerModel(TextEncoder):
         share = (batch.owner[..., None] == number).to(states.dtype)  # (B, L, K)
         means = share.mT @ states / share.sum(1).clamp_min(1)[..., None]  # (B, K, H)
         with torch.autocast(states.device.type, enabled=False):
-            own = self.score(means.float())[..., 0] + self.confidence * batch.scores
-            logits = torch.cat([own, self.nil(states[:, 0].float())], 1)
+            scores = self.score(means.float())[..., 0] + self.confidence * batch.scores
+            logits = torch.cat([scores, self.nil(states[:, 0].float())], 1)
             return logits.masked_fill(~batch.there, -torch.inf).log_softmax(1)
 
 
@@ -124,8 +124,8 @@ class Reranker(PaperModule):
         """(1,) -log of the probability of the right candidates (D4), summed over the mentions that
         count."""
         counted = right.any(1)
-        own = logp.masked_fill(~right, -torch.inf).masked_fill(~counted[:, None], 0)
-        return -torch.where(counted, own.logsumexp(1), 0).sum()[None]
+        correct = logp.masked_fill(~right, -torch.inf).masked_fill(~counted[:, None], 0)
+        return -torch.where(counted, correct.logsumexp(1), 0).sum()[None]
 
     def training_step(self, batch: RerankerBatch, batch_idx: int) -> Tensor:
         assert self.model is not None

@@ -148,10 +148,10 @@ class GenBioELModel(nn.Module):
     ) -> Tensor:
         """(B, L) ids and mask, (B, T) decoder ids -> (B, T, V) logits of the token that follows
         each."""
-        found: Tensor = self.bart(
+        output: Tensor = self.bart(
             input_ids, attention_mask, decoder_input_ids=decoder_input_ids, use_cache=False
         ).logits
-        return found
+        return output
 
 
 class GenBioEL(PaperModule):
@@ -228,7 +228,7 @@ class GenBioEL(PaperModule):
             "</s>": (inputs.eos, config.eos_token_id),
             "decoder's start": (inputs.eos, config.decoder_start_token_id),
         }
-        if wrong := [name for name, (ours, own) in special.items() if ours != own]:
+        if wrong := [name for name, (ours, stored) in special.items() if ours != stored]:
             raise InputError(
                 f"encoder {self.source}: {wrong[0]} is another token than in the data's tokenizer"
             )
@@ -251,29 +251,31 @@ class GenBioEL(PaperModule):
         """(mask of the encoder's tokens, of the decoder's), as the BART accepts them without
         reading one on a GPU."""
         assert self.bart is not None
-        known = layout(batch)
-        if not isinstance(known, Layout):
-            return known, None
+        packed = layout(batch)
+        if not isinstance(packed, Layout):
+            return packed, None
         size = batch.decoder_input_ids.shape[1]
         # (1, 1, T, T)
-        own = torch.ones(size, size, dtype=torch.bool, device=known.mask.device).tril()[None, None]
+        causal = torch.ones(size, size, dtype=torch.bool, device=packed.mask.device).tril()[
+            None, None
+        ]
         if self.attention == "eager":
-            own = torch.zeros(own.shape, device=own.device).masked_fill(
-                ~own, torch.finfo(torch.float32).min
+            causal = torch.zeros(causal.shape, device=causal.device).masked_fill(
+                ~causal, torch.finfo(torch.float32).min
             )
-        read = attention_mask_4d(self.bart, known.mask[..., None].float(), known)
+        read = attention_mask_4d(self.bart, packed.mask[..., None].float(), packed)
         # (B, 1, 1, L): the same for whatever looks at it
-        return None if read is None else read[:, :, :1], own
+        return None if read is None else read[:, :, :1], causal
 
     def states_and_labels(self, batch: GenBioELBatch) -> tuple[Tensor, Tensor]:
         """((N, H) states, (N,) labels) of the tokens that are predicted."""
         assert self.bart is not None
-        mask, own = self.masks(batch)
+        mask, causal = self.masks(batch)
         states = self.bart.model(
             batch.input_ids,
             mask,
             decoder_input_ids=batch.decoder_input_ids,
-            decoder_attention_mask=own,
+            decoder_attention_mask=causal,
             use_cache=False,
         ).last_hidden_state  # (B, T, H)
         place = places(batch, "predicted")
@@ -306,12 +308,12 @@ class GenBioEL(PaperModule):
         wrong = torch.zeros(len(batch.labels), device=labels.device).index_add_(
             0, rows, (~right).float()
         )
-        asked = (batch.labels != -100).any(1)
-        tokens, samples = batch.counts[0], asked.sum()
+        scored = (batch.labels != -100).any(1)
+        tokens, samples = batch.counts[0], scored.sum()
         return {
             "loss": (loss, tokens),
             "token_accuracy": (right.sum(), tokens),
-            "exact": ((asked & (wrong == 0)).sum(), samples),
+            "exact": ((scored & (wrong == 0)).sum(), samples),
             "samples": samples,
         }
 

@@ -151,8 +151,8 @@ class KeBioLMEncoder(nn.Module):
         query = self.mention_projection(boundary_states(text, mention).float())
         table, k = self.entity.float(), min(k, len(self.entity))
         at_once = max(1, 2**24 // len(table))  # mentions: no more than 64 MB of products
-        found = [(part @ table.T).topk(k) for part in query.split(at_once)]
-        scores, best = (torch.cat(parts) for parts in zip(*found, strict=True))
+        candidates = [(part @ table.T).topk(k) for part in query.split(at_once)]
+        scores, best = (torch.cat(parts) for parts in zip(*candidates, strict=True))
         return scores, best
 
     def fused_states(
@@ -187,10 +187,10 @@ class KeBioLMEncoder(nn.Module):
         begin = torch.where(
             torch.isin(mention[:, 0], fewer), mention[:, 1].clamp_min(2), mention[:, 1]
         )
-        kept = begin < end
-        spans = torch.stack([mention[:, 0], begin, end], 1)[kept]
+        unmasked = begin < end
+        spans = torch.stack([mention[:, 0], begin, end], 1)[unmasked]
         written = torch.cat([spans, first + first.new_tensor([0, 0, 1])])
-        return written, torch.cat([mixture[kept], self.link(text, first)[1]])
+        return written, torch.cat([mixture[unmasked], self.link(text, first)[1]])
 
     def _fuse(
         self,
@@ -244,14 +244,14 @@ def masked_lm(folder: str | Path) -> MaskedLM:
     encoder = KeBioLMEncoder.from_export(folder)
     config = encoder.bert.config
     state = read_tensors(Path(folder) / "kebiolm.safetensors", "Export it again.")
-    own = {k.removeprefix("head."): v for k, v in state.items() if k.startswith("head.")}
+    head_state = {k.removeprefix("head."): v for k, v in state.items() if k.startswith("head.")}
     head = MLMHead(config.hidden_size, config.vocab_size, config.hidden_act, config.layer_norm_eps)
-    if lacking := sorted(set(head.state_dict()) - set(own)):
+    if lacking := sorted(set(head.state_dict()) - set(head_state)):
         raise InputError(
             f"{folder}/kebiolm.safetensors: no head.{lacking[0]}; it cannot predict words. Export"
             " it again."
         )
-    head.load_state_dict(own)
+    head.load_state_dict(head_state)
     words = encoder.bert.embeddings.word_embeddings.weight
     return MaskedLM(encoder, head.transform, words, head.bias, encoder.max_length).eval()
 
@@ -360,8 +360,8 @@ class KeBioLM(PaperModule):
         predicted = places(batch, "predicted")
         words = self.encoder.bert.embeddings.word_embeddings.weight
         labels = batch.mlm_labels.flatten()[predicted]
-        own = states.flatten(0, 1)[predicted]  # Eq. (7), masked tokens only
-        return word_loss(own, labels, lambda part: self.head(part, words), len(words))
+        masked = states.flatten(0, 1)[predicted]  # Eq. (7), masked tokens only
+        return word_loss(masked, labels, lambda part: self.head(part, words), len(words))
 
     def loss_sums(self, batch: KeBioLMBatch) -> Tensor:
         """(3,) sums over the batch of Eq. (8), Eq. (9) and Eq. (10)."""
@@ -395,25 +395,25 @@ class KeBioLM(PaperModule):
         mentions masked."""
         assert self.encoder is not None
         used = TERMS if self.knowledge else TERMS[:1]
-        found: dict[str, Any] = term_means(
+        values: dict[str, Any] = term_means(
             used, self.loss_sums(batch)[: len(used)], batch.counts[: len(used)]
         )
         if not self.knowledge:
-            return found | {"mentions": batch.counts[2]}
+            return values | {"mentions": batch.counts[2]}
         text, _ = self.encoder.text_states(batch.original_ids, batch.attention_mask)
         spans = detection_counts(self.encoder, text, batch)
         unseen = self.unseen.to(text.device)
         return (
-            found
+            values
             | dict(zip(SPANS, spans, strict=True))
             | linking_measures(self.encoder, text, batch, unseen, self.mask_id)
         )
 
-    def summary(self, found: dict[str, Tensor]) -> dict[str, Tensor]:
+    def summary(self, means: dict[str, Tensor]) -> dict[str, Tensor]:
         if not self.knowledge:
-            return found | {"loss": found["loss_mlm"]}
-        spans = torch.stack([found.pop(name) for name in SPANS])
-        return found | {"loss": total_loss(found, TERMS), "detection_f1": f1(spans)}
+            return means | {"loss": means["loss_mlm"]}
+        spans = torch.stack([means.pop(name) for name in SPANS])
+        return means | {"loss": total_loss(means, TERMS), "detection_f1": f1(spans)}
 
     def validation_metrics(self) -> dict[str, Tensor]:
         return super().validation_metrics() | (self.shift() if self.knowledge else {})
@@ -450,13 +450,13 @@ class KeBioLM(PaperModule):
         again (`entity_length`)."""
         if self._stepped is not None:
             assert self.encoder is not None
-            entity, (moved, kept) = self.encoder.entity, self._stepped
+            entity, (moved, former) = self.encoder.entity, self._stepped
             with torch.no_grad():
                 if self.entity_length:
                     self.length = self.length.to(entity.device)
                     entity.copy_(nn.functional.normalize(entity) * self.length)
                 if self.entity_rows == "gold":
-                    entity.copy_(torch.where(moved[:, None], entity, kept))
+                    entity.copy_(torch.where(moved[:, None], entity, former))
             self._stepped, self._gold = None, torch.zeros_like(self._gold)
             if self.trainer.global_step % self.trainer.log_every_n_steps == 0:  # type: ignore[attr-defined]
                 self.log_dict(self.shift(), batch_size=1, rank_zero_only=True)

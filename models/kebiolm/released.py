@@ -40,12 +40,12 @@ def load_released(encoder: KeBioLMEncoder, state: dict[str, Tensor]) -> None:
         "entity_context_projection.": "entity_projection.",
     }
     for layer in range(len(encoder.bert.encoder.layer)):
-        own, number = (
+        parameter, number = (
             ("context", layer)
             if layer < encoder.text_layers
             else ("recontext", layer - encoder.text_layers)
         )
-        prefixes[f"{own}_encoder.layer.{number}."] = f"bert.encoder.layer.{layer}."
+        prefixes[f"{parameter}_encoder.layer.{number}."] = f"bert.encoder.layer.{layer}."
     renamed = {}
     for name, tensor in state.items():
         bare = name.removeprefix("bert.")
@@ -86,8 +86,8 @@ def convert(source: Path, out: Path) -> None:
         bare.get("entity_linker.entity_embeddings.weight"),
     )
     text, fused = (
-        len({k.split(".")[2] for k in bare if k.startswith(f"{own}_encoder.layer.")})
-        for own in ("context", "recontext")
+        len({k.split(".")[2] for k in bare if k.startswith(f"{layer}_encoder.layer.")})
+        for layer in ("context", "recontext")
     )
     if words is None or table is None or not text:
         raise InputError(
@@ -96,22 +96,22 @@ def convert(source: Path, out: Path) -> None:
             " context_encoder.layer.*"
         )
     file = source / "config.json"
-    given = json.loads(file.read_text()) if file.is_file() else {}
+    stored = json.loads(file.read_text()) if file.is_file() else {}
     config = BertConfig(
         vocab_size=words.shape[0],
         hidden_size=words.shape[1],
         num_hidden_layers=text + fused,
-        num_attention_heads=given.get("num_attention_heads", max(1, words.shape[1] // 64)),
+        num_attention_heads=stored.get("num_attention_heads", max(1, words.shape[1] // 64)),
         intermediate_size=bare["context_encoder.layer.0.intermediate.dense.weight"].shape[0],
         max_position_embeddings=bare["embeddings.position_embeddings.weight"].shape[0],
         type_vocab_size=bare["embeddings.token_type_embeddings.weight"].shape[0],
-        hidden_act=given.get("hidden_act", "gelu"),
-        layer_norm_eps=given.get("layer_norm_eps", 1e-12),
+        hidden_act=stored.get("hidden_act", "gelu"),
+        layer_norm_eps=stored.get("layer_norm_eps", 1e-12),
     )
     settings = {
         "text_layers": text,
-        "candidates": given.get("max_candidate_entities", 100),
-        "max_mentions": given.get("max_mentions", 15),
+        "candidates": stored.get("max_candidate_entities", 100),
+        "max_mentions": stored.get("max_mentions", 15),
         "compat": "released",
     }
     encoder = KeBioLMEncoder(BertModel(config, add_pooling_layer=False), table, **settings)

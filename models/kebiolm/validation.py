@@ -54,15 +54,15 @@ def linking_measures(
         name: (batch.known >= least) & (batch.known <= most)
         for name, (least, most) in GROUPS.items()
     }
-    found: dict[str, Any] = {f"mentions{name}": group.sum() for name, group in groups.items()}
+    measures: dict[str, Any] = {f"mentions{name}": group.sum() for name, group in groups.items()}
     for states, masked in ((text, ""), (blind, "_masked")):
         right, rank, among_unseen = _link_mentions(encoder, states, batch, unseen)
         for name, group in groups.items():
-            found[f"linking_acc1{name}{masked}"] = right[group].sum(), group.sum()
-            found[f"linking_mrr{name}{masked}"] = rank[group].sum(), group.sum()
+            measures[f"linking_acc1{name}{masked}"] = right[group].sum(), group.sum()
+            measures[f"linking_mrr{name}{masked}"] = rank[group].sum(), group.sum()
         group = groups["_unseen"]
-        found[f"linking_mrr_among_unseen{masked}"] = among_unseen[group].sum(), group.sum()
-    return found
+        measures[f"linking_mrr_among_unseen{masked}"] = among_unseen[group].sum(), group.sum()
+    return measures
 
 
 def _link_mentions(
@@ -74,9 +74,11 @@ def _link_mentions(
         query = encoder.mention_projection(boundary_states(text, batch.mention).float())
     right = encoder.link(text, batch.mention)[2][:, 0] == batch.entity
     rank = 1 / entity_ranks(query, encoder.entity, batch.entity)
-    own = batch.known == 0
+    unlinked = batch.known == 0
     among = query.new_zeros(len(query), dtype=torch.double)
-    among[own] = 1 / entity_ranks(query[own], encoder.entity, batch.entity[own], unseen)
+    among[unlinked] = 1 / entity_ranks(
+        query[unlinked], encoder.entity, batch.entity[unlinked], unseen
+    )
     return right, rank, among
 
 

@@ -175,7 +175,7 @@ def mined_multi_similarity(
         return loss, torch.stack([positive.sum(), negative.sum()])
 
 
-def gather_rows(own: Tensor) -> Tensor:
+def gather_rows(rows: Tensor) -> Tensor:
     """The rows of all processes in the order of their ranks; gradient flows to this process's own
     rows only.
 
@@ -183,10 +183,10 @@ def gather_rows(own: Tensor) -> Tensor:
     process's gradient.
     """
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
-        return own
-    parts = [torch.empty_like(own) for _ in range(torch.distributed.get_world_size())]
-    torch.distributed.all_gather(parts, own.detach().contiguous())
-    parts[torch.distributed.get_rank()] = own
+        return rows
+    parts = [torch.empty_like(rows) for _ in range(torch.distributed.get_world_size())]
+    torch.distributed.all_gather(parts, rows.detach().contiguous())
+    parts[torch.distributed.get_rank()] = rows
     return torch.cat(parts)
 
 
@@ -282,7 +282,7 @@ class SapBERT(PaperModule):
     def forward(self, batch: SapBERTBatch) -> Tensor:
         """f (N, H) of the batch's names, of unit length, in float32."""
         assert self.encoder is not None
-        found = [
+        pooled = [
             self.encoder.vectors(
                 ids, mask, None if batch.places is None else batch.places[f"tokens{group}"]
             )
@@ -290,7 +290,7 @@ class SapBERT(PaperModule):
                 zip(batch.input_ids, batch.attention_mask, strict=True)
             )
         ]
-        f = torch.cat(found)  # (N, H)
+        f = torch.cat(pooled)  # (N, H)
         return unit_length(f)
 
     def alignment(self, f: Tensor, concept: Tensor) -> tuple[Tensor, Tensor]:
@@ -340,14 +340,14 @@ class SapBERT(PaperModule):
         """
         f, concept, query = (torch.cat(part) for part in zip(*self._held, strict=True))
         self._held.clear()
-        asked, gold, names, owner = f[query], concept[query], f[~query], concept[~query]
-        similarity = asked @ names.T  # (Q, D)
-        own = gold[:, None] == owner[None]
+        queries, gold, names, owner = f[query], concept[query], f[~query], concept[~query]
+        similarity = queries @ names.T  # (Q, D)
+        correct = gold[:, None] == owner[None]
         best = similarity.max(1).values
-        right = similarity.masked_fill(~own, -torch.inf).max(1).values >= best - 1e-6
-        partner = names[own.int().argmax(1)]
+        right = similarity.masked_fill(~correct, -torch.inf).max(1).values >= best - 1e-6
+        partner = names[correct.int().argmax(1)]
         losses = [
-            self.alignment(torch.cat([asked[part], partner[part]]), gold[part].repeat(2))[0]
+            self.alignment(torch.cat([queries[part], partner[part]]), gold[part].repeat(2))[0]
             * len(gold[part])
             for part in (slice(i, i + HELD_OUT_PAIRS) for i in range(0, len(gold), HELD_OUT_PAIRS))
         ]

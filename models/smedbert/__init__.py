@@ -182,11 +182,11 @@ class SMedBERT(PaperModule):
         of ``batch.unmasked.neighbours[batch.unmasked.neighbours >= 0]``.
         """
         assert self.encoder is not None
-        mentions, pair, known = batch.unmasked, places(batch, "pairs"), batch.places or {}
-        own = self.context(states, mentions.span, known.get("longest"))  # h_mf, Eq. (12)
+        mentions, pair, groups = batch.unmasked, places(batch, "pairs"), batch.places or {}
+        mention = self.context(states, mentions.span, groups.get("longest"))  # h_mf, Eq. (12)
         vectors = self.encoder.entity[candidates.clamp_min(0)]
         return compatibility(
-            own[pair // mentions.neighbours.shape[1]],
+            mention[pair // mentions.neighbours.shape[1]],
             mentions.relation.flatten()[pair],
             mentions.direction.flatten()[pair],
             vectors,
@@ -194,7 +194,7 @@ class SMedBERT(PaperModule):
             self.relation,
             self.scale,
             self.norm,
-            known.get("relations"),
+            groups.get("relations"),
         )
 
     @property
@@ -230,8 +230,8 @@ class SMedBERT(PaperModule):
             words = nn.functional.embedding(batch.original_ids, self.words)
             # Y_m, Eq. (20)
             wanted = self.context(words.to(states.dtype), batch.masked.span, longest)
-        found = self.context(states, batch.masked.span, longest)  # Eq. (12)
-        fit = (found.float() - wanted.float()).square().sum()  # Eq. (21)
+        contexts = self.context(states, batch.masked.span, longest)  # Eq. (12)
+        fit = (contexts.float() - wanted.float()).square().sum()  # Eq. (21)
         return torch.cat([text, torch.stack([near, fit])])
 
     def training_step(self, batch: SMedBERTBatch, batch_idx: int) -> Tensor:
@@ -247,7 +247,7 @@ class SMedBERT(PaperModule):
         right = (self.order(states[:, 0]).argmax(-1) == batch.order).sum()
         used = TERMS if self.knowledge_losses else TERMS[:2]
         sums = self.loss_sums(batch, states)[: len(used)]
-        found: dict[str, Any] = {
+        values: dict[str, Any] = {
             **term_means(used, sums, batch.counts[: len(used)]),
             "order_accuracy": (right, pairs),
             "tokens": tokens,
@@ -255,29 +255,32 @@ class SMedBERT(PaperModule):
             "masked_mentions": masked,
         }
         if not self.knowledge_losses:
-            return found
+            return values
         assert self.encoder is not None
-        given = drop_masked(batch.infused, batch.mlm_labels)
-        unlinked = self.encoder(batch.input_ids, layout(batch), given, batch.second)
+        unmasked = drop_masked(batch.infused, batch.mlm_labels)
+        unlinked = self.encoder(batch.input_ids, layout(batch), unmasked, batch.second)
         words = self.encoder.bert.embeddings.word_embeddings.weight
         span = batch.masked.span
-        found |= measure_without_answers(batch, span, states, unlinked, self.head, words)
+        values |= measure_without_answers(batch, span, states, unlinked, self.head, words)
         for drawn, suffix in ((batch.ranked, ""), (batch.even, "_even")):
             assert drawn is not None
-            there = drawn >= 0
-            known = self.frequency.to(drawn.device)[drawn.clamp_min(0)]
+            present = drawn >= 0
+            frequency = self.frequency.to(drawn.device)[drawn.clamp_min(0)]
             score = self.neighbour_scores(states, batch, drawn)
-            by_model, by_frequency = reciprocal_ranks(score, there), reciprocal_ranks(known, there)
-            found |= {
+            by_model, by_frequency = (
+                reciprocal_ranks(score, present),
+                reciprocal_ranks(frequency, present),
+            )
+            values |= {
                 f"neighbour_mrr{suffix}": (by_model.sum(), neighbours),
                 f"neighbour_mrr{suffix}_frequency": (by_frequency.sum(), neighbours),
-                f"neighbour_candidates{suffix}": (there.sum(), neighbours),
+                f"neighbour_candidates{suffix}": (present.sum(), neighbours),
             }
-        return found
+        return values
 
-    def summary(self, found: dict[str, Tensor]) -> dict[str, Tensor]:
+    def summary(self, means: dict[str, Tensor]) -> dict[str, Tensor]:
         used = len(TERMS) if self.knowledge_losses else 2
-        return found | {"loss": total_loss(found, TERMS[:used], self.weights[:used])}
+        return means | {"loss": total_loss(means, TERMS[:used], self.weights[:used])}
 
     def export(self, folder: str | Path) -> None:
         """Write the encoder into `folder` (:func:`models.encoders.write_export`), and what turns

@@ -69,14 +69,14 @@ class HybridAttention(nn.Module):
         self.norm = nn.LayerNorm(size, eps=eps)
 
     def type_weights(
-        self, mention: Tensor, vectors: Tensor, types: Tensor, there: Tensor
+        self, mention: Tensor, vectors: Tensor, types: Tensor, present: Tensor
     ) -> Tensor:
         """alpha of each neighbour's type, Eq. (3): (M, K), a softmax over the types that a
         mention's neighbours have."""
         if not self.type_attention:
             return torch.ones_like(vectors[..., 0])
         # (M, K, K)
-        same = (types[:, :, None] == types[:, None]) & there[:, None] & there[:, :, None]
+        same = (types[:, :, None] == types[:, None]) & present[:, None] & present[:, :, None]
         count = same.sum(-1).clamp_min(1)
         state = same.to(vectors.dtype) @ vectors  # h_tau of each neighbour's type
         if self.type_state == "mean":
@@ -85,27 +85,27 @@ class HybridAttention(nn.Module):
             torch.tanh(self.from_mention(mention)[:, None] + self.from_type(state))
         )[..., 0].float()
         # Each type is to count once in the softmax, however many neighbours have it.
-        once = (score - count.log()).masked_fill(~there, -torch.inf)
+        once = (score - count.log()).masked_fill(~present, -torch.inf)
         weight = (score - once.logsumexp(1, keepdim=True)).exp()
-        return weight.masked_fill(~there, 0.0).to(vectors.dtype)
+        return weight.masked_fill(~present, 0.0).to(vectors.dtype)
 
-    def forward(self, mention: Tensor, vectors: Tensor, types: Tensor, there: Tensor) -> Tensor:
+    def forward(self, mention: Tensor, vectors: Tensor, types: Tensor, present: Tensor) -> Tensor:
         """h-bar of every mention (M, d_2), Eq. (4-7).
 
         mention (M, d_2) Eq. (2); vectors (M, K, d_2) of the neighbours; types (M, K) int; there (M,
         K) bool. Of a mention without a neighbour the sum of Eq. (6) is empty, and Eq. (7) of 0 is
         left.
         """
-        some = there.any(1, keepdim=True)
-        there = there | ~some  # or a softmax over nothing: what comes of it is multiplied by 0
-        alpha = self.type_weights(mention, vectors, types, there)
+        some = present.any(1, keepdim=True)
+        present = present | ~some  # or a softmax over nothing: what comes of it is multiplied by 0
+        alpha = self.type_weights(mention, vectors, types, present)
         logits = (self.query(mention)[:, None] @ self.key(vectors).transpose(1, 2))[
             :, 0
         ] / math.sqrt(vectors.shape[-1])
         if self.type_place == "pre":
             logits = logits * alpha  # Eq. (4)
         # Eq. (5)
-        beta = logits.float().masked_fill(~there, -torch.inf).softmax(1).to(vectors.dtype)
+        beta = logits.float().masked_fill(~present, -torch.inf).softmax(1).to(vectors.dtype)
         if self.type_place == "post":
             beta = beta * alpha
         mixed = (beta[:, None] @ self.value(vectors))[:, 0] * some  # Eq. (6)
@@ -142,11 +142,13 @@ class PositionInfusion(nn.Module):
         tokens: of all spans; None: counted, for which a GPU has to be read.
         """
         fused = nn.functional.gelu(self.fuse(torch.cat([knowledge, mention], -1)))  # Eq. (8)
-        known = self.norm(self.back(fused))  # Eq. (9), (M, H)
+        informed = self.norm(self.back(fused))  # Eq. (9), (M, H)
         length = hidden.shape[1]
         size = spans[:, 2] - spans[:, 1]
-        every = torch.arange(len(spans), device=spans.device)
-        number = torch.repeat_interleave(every, size, output_size=tokens)  # of each token's mention
+        positions = torch.arange(len(spans), device=spans.device)
+        number = torch.repeat_interleave(
+            positions, size, output_size=tokens
+        )  # of each token's mention
         first = (size.cumsum(0) - size)[number]
         place = (
             torch.arange(len(number), device=spans.device)
@@ -154,10 +156,10 @@ class PositionInfusion(nn.Module):
             + (spans[:, 0] * length + spans[:, 1])[number]
         )
         flat = hidden.reshape(-1, hidden.shape[-1])
-        before, known = flat[place], known[number].to(hidden.dtype)
-        gate = torch.tanh(self.gate(torch.cat([before, known], -1)))  # Eq. (10)
+        before, informed = flat[place], informed[number].to(hidden.dtype)
+        gate = torch.tanh(self.gate(torch.cat([before, informed], -1)))  # Eq. (10)
         # Eq. (11)
-        after = nn.functional.gelu(self.extend(torch.cat([before, gate * known], -1))) + before
+        after = nn.functional.gelu(self.extend(torch.cat([before, gate * informed], -1))) + before
         if takes is not None:
             after = torch.where(takes[number, None], after, before)
         return flat.index_copy(0, place, after.to(flat.dtype)).view_as(hidden)

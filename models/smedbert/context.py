@@ -25,10 +25,10 @@ def by_relation(
     is gathered for a pair."""
     order, groups = relations
     parts = pairs[order].split([count for _, count in groups])
-    found = [product(own, r) for own, (r, _) in zip(parts, groups, strict=True)] or [
+    products = [product(rows, r) for rows, (r, _) in zip(parts, groups, strict=True)] or [
         product(pairs, 0)
     ]
-    return torch.cat(found)[order.argsort()]
+    return torch.cat(products)[order.argsort()]
 
 
 def translate_mentions(
@@ -45,7 +45,7 @@ def translate_mentions(
     (P,) +1 where the mention is the head of the triple, -1 where it is the tail.
     """
     result = by_relation(
-        mention, relations or group_rows(relation), lambda own, r: own @ projection[r]
+        mention, relations or group_rows(relation), lambda rows, r: rows @ projection[r]
     )
     return result + direction[:, None].to(mention.dtype) * vectors[relation]
 
@@ -56,7 +56,7 @@ def back_projected(
     """v M_r^T of every pair, (P, d_r) -> (P, d): its product with e is v's with e M_r, so e is
     never projected (Eq. 18)."""
     return by_relation(
-        target, relations or group_rows(relation), lambda own, r: own @ projection[r].T
+        target, relations or group_rows(relation), lambda rows, r: rows @ projection[r].T
     )
 
 
@@ -92,19 +92,21 @@ def compatibility(
         back = back_projected(target, relation, projection, relations)  # (P, d)
         product = (candidates @ back[:, :, None])[..., 0]  # Eq. (18)
         if norm == "exact":
-            own = torch.einsum("pnd,pde->pne", candidates, projection[relation]).norm(dim=-1)
+            projected = torch.einsum("pnd,pde->pne", candidates, projection[relation]).norm(dim=-1)
         else:
-            own = candidates.norm(dim=-1)
+            projected = candidates.norm(dim=-1)
         if norm == "paper":
             # v . h_r, the last of M_Pr
             extra = (target * direction[:, None] * vectors[relation]).sum(-1, keepdim=True)
             length = torch.cat([back, extra], -1).norm(dim=-1)
         else:
             length = target.norm(dim=-1)
-        return scale * product / (length[:, None] * own).clamp_min(1e-8)
+        return scale * product / (length[:, None] * projected).clamp_min(1e-8)
 
 
-def sampled_softmax(score: Tensor, log_q: Tensor, there: Tensor, correction: float = 1.0) -> Tensor:
+def sampled_softmax(
+    score: Tensor, log_q: Tensor, present: Tensor, correction: float = 1.0
+) -> Tensor:
     """-log of the first candidate's share among all, Eq. (15) with the correction of Eq. (19):
     (P,).
 
@@ -112,5 +114,5 @@ def sampled_softmax(score: Tensor, log_q: Tensor, there: Tensor, correction: flo
     (P, 1 + n) bool, False for a negative that is a neighbour after all. correction: what log Q is
     multiplied by; 1 as in Jean et al. (2015), mu as Eq. (19) is printed.
     """
-    logits = (score - correction * log_q).masked_fill(~there, -torch.inf)
+    logits = (score - correction * log_q).masked_fill(~present, -torch.inf)
     return logits.logsumexp(1) - logits[:, 0]

@@ -93,13 +93,15 @@ class SMedBERTEncoder(nn.Module):
     def infuse(self, states: Tensor, mentions: Mentions, places: Places = NOTHING) -> Tensor:
         """States (B, L, H) with the knowledge of the mentions: of those that have a neighbour, or
         of all."""
-        there = mentions.neighbours >= 0
-        takes = None if self.settings["without_neighbours"] else there.any(1)
+        present = mentions.neighbours >= 0
+        takes = None if self.settings["without_neighbours"] else present.any(1)
         vectors = self.entity[mentions.neighbours.clamp_min(0)]
-        own = self.mention(states, mentions.span, places.get("longest"))
-        knowledge = self.attention(own, vectors.to(own.dtype), mentions.type, there)
+        mention_states = self.mention(states, mentions.span, places.get("longest"))
+        knowledge = self.attention(
+            mention_states, vectors.to(mention_states.dtype), mentions.type, present
+        )
         result: Tensor = self.infusion(
-            states, mentions.span, knowledge, own, takes, places.get("infused")
+            states, mentions.span, knowledge, mention_states, takes, places.get("infused")
         )
         return result
 
