@@ -134,7 +134,8 @@ def parts(text: str, longest: int) -> list[str]:
             part = ""
         part += piece
     found.append(part)
-    return [stripped for part in found if (stripped := part.strip())]
+    stripped = (part.strip() for part in found)
+    return [part for part in stripped if part]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -225,13 +226,10 @@ def _rows(path: Path, encoding: str, columns: Sequence[str]) -> Iterator[tuple[s
 
 def _kind(path: Path, whole: bool) -> str:
     """The format of a file; of formats that only this module reads, no spans are read."""
-    return (
-        "csv"
-        if _is_table(path)
-        else "whole"
-        if whole and format_of(path) == "text"
-        else format_of(path)
-    )
+    if _is_table(path):
+        return "csv"
+    kind = format_of(path)
+    return "whole" if whole and kind == "text" else kind
 
 
 def texts(

@@ -154,7 +154,13 @@ def vote_types(
         for entity, kind in zip((head, tail), said[relation], strict=True):
             if kind and not types[entity]:
                 votes[entity][kind] += 1
-    return {entity: kind for entity, found in votes.items() if (kind := most(found))}
+    return _count_votes(votes)
+
+
+def _count_votes(votes: dict[str, Counter[str]]) -> dict[str, str]:
+    """entity -> the type with most votes, for those of whom there is one."""
+    winners = {entity: most(counts) for entity, counts in votes.items()}
+    return {entity: kind for entity, kind in winners.items() if kind}
 
 
 def types_by_name(graph: KnowledgeGraph) -> dict[str, str]:
@@ -241,7 +247,7 @@ def refine_graph(
             f"no triple is left of {len(graph.triples):,}: {dict(given.dropped)}. Give a graph of"
             " Chinese entities, or loosen the rules (--foreign, --longest, --loose, --least)."
         )
-    linked = {entity for head, _, tail in kept.triples for entity in (head, tail)}
+    linked = _linked_entities(kept.triples)
     stay = linked.union(*pairs)
     entities = [entity for entity in name if entity in stay]
     kinds, coverage = _type_entities(entities, known, [source for source, _ in types], pairs)
@@ -310,11 +316,9 @@ def _split_triples(graph: KnowledgeGraph, equivalent: Sequence[str]) -> _Split:
     become equivalences."""
     rows: dict[Triple, None] = {}
     same: list[Triple] = list(graph.rows("equivalences"))
-    linked: set[str] = set()
     dropped: Counter[str] = Counter()
     wanted = set(equivalent)
     for row in graph.rows("triples"):
-        linked.update((row[0], row[2]))
         if row[0] == row[2]:
             dropped["self-loops"] += 1
         elif row in rows:
@@ -324,8 +328,16 @@ def _split_triples(graph: KnowledgeGraph, equivalent: Sequence[str]) -> _Split:
             same.append(row)
         else:
             rows[row] = None
-    linked.update(entity for head, _, tail in same for entity in (head, tail))
+    linked = _linked_entities(graph.rows("triples")) | _linked_entities(same)
     return _Split(list(rows), same, linked, dropped)
+
+
+def _linked_entities(triples: Iterable[Triple]) -> set[str]:
+    """The heads and tails of triples."""
+    linked: set[str] = set()
+    for head, _, tail in triples:
+        linked.update((head, tail))
+    return linked
 
 
 def _equivalent_pairs(
@@ -487,15 +499,17 @@ def _type_entities(
         for one, other in (pair, pair[::-1]):
             if known[other][0] and not known[one][0]:
                 votes[one][known[other][0]] += 1
-    equal = {
-        entity: (kind, "equivalents") for entity, found in votes.items() if (kind := most(found))
-    }
-    said = {e: known[e] if known[e][0] else equal.get(e, (UNKNOWN, UNKNOWN)) for e in entities}
-    counts = Counter(source for _, source in said.values())
+    by_equivalents = _count_votes(votes)
+    kinds: dict[str, str] = {}
+    counts: Counter[str] = Counter()
+    for entity in entities:
+        kind, source = known[entity]
+        if not kind and entity in by_equivalents:
+            kind, source = by_equivalents[entity], "equivalents"
+        kinds[entity] = kind or UNKNOWN
+        counts[source if kind else UNKNOWN] += 1
     order = ["their own", "relations", *sources, "equivalents", UNKNOWN]
-    return {entity: kind for entity, (kind, _) in said.items()}, {
-        source: counts[source] for source in order
-    }
+    return kinds, {source: counts[source] for source in order}
 
 
 def format_report(report: dict[str, Any]) -> str:
@@ -542,7 +556,7 @@ def refine(
         types: Graphs that have more types, with commas.
         fresh: Refine again even if the same graph is there.
     """
-    others = [Path(folder) for folder in split_commas([str(folder) for folder in types])]
+    others = list(map(Path, split_commas(list(map(str, types)))))
     check_no_input(out, [graph, *others])
     recipe = {
         "reader": "kg.refine",

@@ -142,20 +142,20 @@ def _brat_mention(
             f"{where}: expected an id, 'Type start end' and the text, with tabs between them, got"
             f" {columns!s:.60}"
         )
-    numbers = [
-        [whole_number(where, "place", digits) - before for digits in part.split()]
-        for part in shape[2].split(";")
-    ]
-    start, end = numbers[0][0], numbers[-1][1]
+    places = []
+    for part in shape[2].split(";"):
+        first, last = (whole_number(where, "place", digits) - before for digits in part.split())
+        places.append((first, last))
+    start, end = places[0][0], places[-1][1]
     checked = checked_mention(where, text, start, end, "any")
     # brat writes a line end inside a mention as a blank
-    covered = " ".join(text[first:last] for first, last in numbers)
+    covered = " ".join(text[first:last] for first, last in places)
     if covered.split() != columns[2].split():
         raise InputError(
             f"{where}: [{shape[2]}] covers {excerpt(covered)} in the text, the line says"
             f" {excerpt(columns[2])}. Offsets count characters of the text file."
         )
-    gaps = [text[before[1] : after[0]] for before, after in pairwise(numbers)]
+    gaps = [text[end:start] for (_, end), (start, _) in pairwise(places)]
     left_out[DISCONTINUOUS] += any(gap.strip() for gap in gaps)
     return checked._replace(entity="", type=shape[1])
 
@@ -218,7 +218,7 @@ def format_settings(kinds: Iterable[str]) -> str:
     """annotation.conf for types of entities, with the attributes that are written."""
     attributes = [f"{name.capitalize()}\tArg:<ENTITY>" for name in ATTRIBUTES]
     sections = {"entities": sorted(kinds), "relations": [], "events": [], "attributes": attributes}
-    parts = ["".join(f"{line}\n" for line in (f"[{name}]", *own)) for name, own in sections.items()]
+    parts = ["\n".join([f"[{name}]", *lines, ""]) for name, lines in sections.items()]
     return "\n".join(parts)
 
 

@@ -145,9 +145,8 @@ def usable_names(names: pa.Table, kinds: Iterable[str] | None = None) -> pa.Tabl
     ones."""
     if kinds is not None:
         chosen = check_kinds(kinds)
-        return names.take(
-            _indices(np.flatnonzero(_flags(names["kind"], lambda kind: kind.lower() in chosen)))
-        )
+        is_chosen = _flags(names["kind"], lambda kind: kind.lower() in chosen)
+        return names.take(_indices(np.flatnonzero(is_chosen)))
     weak = np.flatnonzero(_flags(names["kind"], lambda kind: kind.lower() in WEAK_KINDS))
     if not len(weak):
         return names
@@ -768,7 +767,9 @@ def _rows_of_texts(names: pa.ChunkedArray, texts: Sequence[str], level: Level) -
         tokens = words(name if level == "exact" else normal_text(name))
         if all(word_class(word, level) in present for word in tokens):
             rows.append(row)
-    return np.array(sorted({*rows, *([] if usable is None else [usable])}), np.int64)
+    if usable is not None:
+        rows.append(usable)
+    return np.array(sorted(set(rows)), np.int64)
 
 
 def _indices(rows: np.ndarray) -> pa.Array:

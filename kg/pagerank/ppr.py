@@ -189,10 +189,8 @@ class _Visits:
         ends = np.cumsum(count.astype(np.int64) ** 2)
         first = 0
         while first < len(count):
-            last = max(
-                first + 1,
-                int(np.searchsorted(ends, (ends[first - 1] if first else 0) + PAIRS, side="right")),
-            )
+            most = (ends[first - 1] if first else 0) + PAIRS
+            last = max(first + 1, int(np.searchsorted(ends, most, side="right")))
             low, high = beside.indptr[first], beside.indptr[last]
             size = count[first:last]
             of = np.repeat(size, size)  # for each neighbour k: how many l there are

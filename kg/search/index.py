@@ -126,15 +126,15 @@ def top_rows(
         for i, q in enumerate(parts):
             values, rows = _block_top(q @ part.T, k, start)
             if start:  # earlier blocks hold the lower rows, so a stable sort keeps ties in order
-                values, rows = _order_best(
-                    torch.cat([best[i][0], values], 1), torch.cat([best[i][1], rows], 1), k
-                )
-                best[i] = values, rows
+                values = torch.cat([best[i][0], values], 1)
+                rows = torch.cat([best[i][1], rows], 1)
+                best[i] = _order_best(values, rows, k)
             else:
                 best.append((values, rows))
     if not best:
         return Found(np.zeros((len(queries), k), np.float32), np.zeros((len(queries), k), np.int64))
-    return Found(*(torch.cat([b[i] for b in best]).cpu().numpy() for i in (0, 1)))
+    values, rows = map(torch.cat, zip(*best, strict=True))
+    return Found(values.cpu().numpy(), rows.cpu().numpy())
 
 
 def _faiss() -> Any:

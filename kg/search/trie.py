@@ -26,6 +26,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -52,7 +53,7 @@ class Ragged(NamedTuple):
     def from_lists(cls, sequences: Sequence[Sequence[int]]) -> Ragged:
         """From a list of lists."""
         lengths = np.fromiter(map(len, sequences), np.int64, len(sequences))
-        tokens = np.fromiter((t for s in sequences for t in s), np.int64, int(lengths.sum()))
+        tokens = np.fromiter(chain.from_iterable(sequences), np.int64, int(lengths.sum()))
         return cls(tokens, np.concatenate([[0], lengths.cumsum()]))
 
     def rows(self) -> Iterator[np.ndarray]:
@@ -366,7 +367,8 @@ class Trie:
     def names(self, block: int = 65_536) -> Iterator[np.ndarray]:
         """The tokens of every name, leaf by leaf; `block` of them are taken at a time."""
         for first in range(0, len(self), block):
-            yield from self.sequences(np.arange(first, min(first + block, len(self)))).rows()
+            leaves = np.arange(first, min(first + block, len(self)))
+            yield from self.sequences(leaves).rows()
 
     def forest(self, candidates: Sequence[Sequence[int] | np.ndarray]) -> Trie:
         """A small trie for each of `candidates`, lists of leaves of this one: root i holds the

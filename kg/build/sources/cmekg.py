@@ -30,7 +30,9 @@ import re
 import reprlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
+from functools import partial
 from importlib.metadata import PackageNotFoundError, distribution
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -445,14 +447,10 @@ def sentences(
     said = predicate.rsplit("_", 1)[-1]
     for number, group in enumerate(_groups(tails, MANY)):
         form = choose_option(_TEMPLATES.get(predicate, ANY), head, predicate, str(number))
-        joined = ("；" if any(mark in tail for tail in group for mark in "，；。") else "、").join(
-            group
-        )
-        filled = (
-            form.format(h=h, p=said, t=joined.rstrip("。；，")) for h in (head, instead or head)
-        )
-        full, short = filled
-        yield full, short
+        has_clauses = any(mark in tail for tail in group for mark in "，；。")
+        joined = ("；" if has_clauses else "、").join(group).rstrip("。；，")
+        fill = partial(form.format, p=said, t=joined)
+        yield fill(h=head), fill(h=instead or head)
 
 
 def _pack_texts(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
@@ -487,21 +485,17 @@ def texts(
     said: set[str] = set()
     for raw, relations in parse_pickle(files(path)[0]).items():
         head = _even(raw)
-        facts = {
-            _even(p): list(dict.fromkeys(filter(None, map(_even, tails))))
-            for p, tails in relations.items()
-        }
+        facts: dict[str, list[str]] = {}
+        for predicate, values in relations.items():
+            tails = filter(None, map(_even, values))
+            facts[_even(predicate)] = list(dict.fromkeys(tails))
         facts = {p: tails for p, tails in facts.items() if p not in without}
         instead = INSTEAD.get(subject_type(facts))
-        pairs = (
-            pair
-            for p, tails in facts.items()
-            if tails
-            for pair in sentences(head, p, tails, instead)
-        )
-        for number, text in enumerate(_pack_texts(pairs)):
+        pairs = (sentences(head, p, tails, instead) for p, tails in facts.items() if tails)
+        for number, text in enumerate(_pack_texts(chain.from_iterable(pairs))):
             yield head, f"templated-{number}", text
-        new = [t for tails in facts.values() for t in tails if t not in said and RUNNING.match(t)]
+        texts_of_head = chain.from_iterable(facts.values())
+        new = [text for text in texts_of_head if text not in said and RUNNING.match(text)]
         said.update(new)
         phrases = [f"{t.rstrip('。；，')}。" for t in dict.fromkeys(new)]
         for number, text in enumerate(_pack_texts((t, t) for t in phrases)):

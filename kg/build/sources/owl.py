@@ -200,8 +200,11 @@ def read(path: str | Path, language: str = "en", type: str | None = None) -> Kno
     def header(*predicates: URIRef) -> str:
         about = [*statements.subjects(RDF.type, OWL.Ontology)]
         about += statements.subjects(RDF.type, SKOS.ConceptScheme)
-        values = (str(o) for s in about for p in predicates for o in statements.objects(s, p))
-        return next(values, "")
+        for subject in about:
+            for predicate in predicates:
+                for value in statements.objects(subject, predicate):
+                    return str(value)
+        return ""
 
     version = header(OWL.versionInfo, OWL.versionIRI)
     ontology = Ontology(terms, version, header(DCT.license), left_out=reader.left_out)

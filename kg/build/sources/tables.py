@@ -25,6 +25,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -38,11 +39,11 @@ from kg.build.layouts import (
     Layout,
     Part,
     Preset,
-    Template,
     fill_template,
     is_json,
     load_preset,
     passes,
+    template_of,
 )
 from kg.build.rows import (
     FORMS,
@@ -92,11 +93,11 @@ def _plain(name: str) -> str:
 def _find_files(folder: Path, parts: Iterable[str]) -> tuple[dict[str, list[Path]], list[Path]]:
     """({part: its files} of `parts` by their names, the other files). Raises InputError where two
     other names are for one part."""
-    every = sorted(
+    visible = sorted(
         path for path in folder.iterdir() if path.is_file() and not path.name.startswith(".")
     )
     tables = {
-        path: _plain(Path(unpacked_name(path)).stem) for path in every if form_of(path) in FORMS
+        path: _plain(Path(unpacked_name(path)).stem) for path in visible if form_of(path) in FORMS
     }
     found: dict[str, list[Path]] = {}
     for part in parts:
@@ -111,7 +112,8 @@ def _find_files(folder: Path, parts: Iterable[str]) -> tuple[dict[str, list[Path
                 f" --{part} FILE"
             )
         found[part] = others
-    return found, [path for path in every if not any(path in own for own in found.values())]
+    chosen = set(chain.from_iterable(found.values()))
+    return found, [path for path in visible if path not in chosen]
 
 
 def files(path: str | Path) -> list[Path]:
@@ -120,9 +122,10 @@ def files(path: str | Path) -> list[Path]:
     path = Path(path)
     if not path.is_dir():
         return [path]
-    every = (file.relative_to(path) for file in path.rglob("*") if file.is_file())
     found = sorted(
-        path / file for file in every if not any(part.startswith(".") for part in file.parts)
+        file
+        for file in path.rglob("*")
+        if file.is_file() and not _is_hidden(file.relative_to(path))
     )
     if not found:
         raise InputError(
@@ -130,6 +133,10 @@ def files(path: str | Path) -> list[Path]:
             " too)."
         )
     return found
+
+
+def _is_hidden(path: Path) -> bool:
+    return any(part.startswith(".") for part in path.parts)
 
 
 @dataclass
@@ -167,14 +174,14 @@ class _Table:
     def _usual_parts(self, where: str, heading: tuple[str, ...]) -> tuple[Part, ...]:
         where = where if is_json(self.path) else f"{self.path}:1"  # the heading
         places = _places(where, self.part, heading, self.columns, is_json(self.path))
-        fields: dict[str, Template] = {name: (("", column, ""),) for name, column in places.items()}
+        fields = {name: template_of(column) for name, column in places.items()}
         for column in self.synonyms:
             if column not in heading and "." not in column:
                 raise InputError(
                     f"{where}: no column {column!r}; expected one of {', '.join(heading):.200}"
                 )
         named = [
-            Part("names", {"name": (("", column, ""),)}, self.separator) for column in self.synonyms
+            Part("names", {"name": template_of(column)}, self.separator) for column in self.synonyms
         ]
         return Part(self.part, fields), *named
 
@@ -516,12 +523,11 @@ def _files_in_folder(
     folder: Path, chosen: Mapping[str, Sequence[str] | None], left_out: Counter[str]
 ) -> tuple[dict[str, list[Path]], list[Path]]:
     """({part: its files}, the files that are not read), which are counted."""
-    by_name, others = _find_files(folder, [part for part, own in chosen.items() if own is None])
-    found = {
-        part: by_name[part] if own is None else [folder / one for one in own]
-        for part, own in chosen.items()
-    }
-    read_too = {file for own in found.values() for file in own}
+    found, others = _find_files(folder, [part for part, names in chosen.items() if names is None])
+    for part, names in chosen.items():
+        if names is not None:
+            found[part] = [folder / name for name in names]
+    read_too = set(chain.from_iterable(found.values()))
     hidden = [one for one in folder.iterdir() if one.name.startswith(".")]
     left_out[HIDDEN] += sum(file not in read_too for file in hidden)
     unread = [file for file in others if file not in read_too]
@@ -702,7 +708,7 @@ def _check_entities(draft: Draft, tables: Sequence[_Table], with_reasons: bool) 
     if draft.entities:
         return
     files_read = [table.path for table in tables if table.part in ("", "entities")]
-    read_from = ", ".join(str(file) for file in files_read or [t.path for t in tables])
+    read_from = ", ".join(map(str, files_read or [table.path for table in tables]))
     reasons = [f"{count:,} {why}" for why, count in draft.left_out.items() if count]
     why = f" Left out: {'; '.join(reasons):.400}." if with_reasons and reasons else ""
     raise InputError(

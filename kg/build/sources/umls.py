@@ -127,7 +127,8 @@ MERGE = 1 << 25  # triples waiting before duplicates are dropped
 def files(folder: str | Path) -> list[Path]:
     """The RRF files that the folder has, MRCONSO first. Raises InputError when there is no
     MRCONSO.RRF."""
-    found = [path for name in COLUMNS if (path := _file(Path(folder), name))]
+    paths = [_file(Path(folder), name) for name in COLUMNS]
+    found = [path for path in paths if path]
     if not found or not found[0].name.startswith("MRCONSO"):
         raise InputError(
             f"{folder}/MRCONSO.RRF: missing (the names). Give the META folder of a UMLS release."
@@ -136,9 +137,8 @@ def files(folder: str | Path) -> list[Path]:
 
 
 def _file(folder: Path, name: str) -> Path | None:
-    return next(
-        (path for end in (".RRF", ".RRF.gz") if (path := folder / f"{name}{end}").is_file()), None
-    )
+    paths = (folder / f"{name}{end}" for end in (".RRF", ".RRF.gz"))
+    return next(filter(Path.is_file, paths), None)
 
 
 def _require_file(folder: Path, name: str, skip: Sequence[str]) -> Path | None:
@@ -481,9 +481,10 @@ def _definitions(
         return SCHEMAS["definitions"].empty_table()
     whole = pa.Table.from_batches(parts).rename_columns(["id", "text"])
     # Several sources have the same text; the first is kept, in file order.
-    numbered = whole.append_column("row", pa.array(np.arange(len(whole))))
-    first = numbered.group_by(["id", "text"]).aggregate([("row", "min")])["row_min"]
-    return whole.take(pa.array(np.sort(first.to_numpy())))
+    rows = np.arange(len(whole))
+    numbered = whole.append_column("row", pa.array(rows))
+    first = numbered.group_by(["id", "text"]).aggregate([("row", "min")])["row_min"].to_numpy()
+    return whole.take(pa.array(np.sort(first)))
 
 
 def _version(folder: Path) -> str:
