@@ -15,6 +15,7 @@ import hashlib
 import shutil
 from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -330,7 +331,7 @@ def build_corpus(
             )
         checksums = folder.finish(todo, {})["sha256"]
         _merge([made / part.name for part in todo], checksums, target / "arrays")
-        total = {name: sum(own[name] for own in counts) for name in counts[0]}
+        total = {name: sum(map(itemgetter(name), counts)) for name in counts[0]}
         sums = {f"arrays/{name}.npy": sha256(target / "arrays" / f"{name}.npy") for name in ARRAYS}
         write_manifest(target, {"settings": settings, "counts": total, "sha256": sums})
     shutil.rmtree(made)

@@ -25,7 +25,7 @@ from datamodules.ordered import Ordered, OrderedText, blank, save_array
 from datamodules.rows import longest, most, number_rows
 from datamodules.steps import Places
 from kg.graph import KnowledgeGraph
-from kg.linking.matcher import never_matches
+from kg.linking.matchable import never_matches
 
 
 class Candidates(NamedTuple):

@@ -164,8 +164,9 @@ class EMBERTData(CorpusData):
         )
         ids = graph.ids.to_pylist()
         same = Thesaurus.load(self.thesaurus)
-        known = {i: names for i, entity in enumerate(ids) if (names := same.names(entity))}
-        if len(same) and not known:
+        by_index = ((i, same.names(entity)) for i, entity in enumerate(ids))
+        synonyms = {i: names for i, names in by_index if names}
+        if len(same) and not synonyms:
             raise InputError(
                 f"{self.thesaurus}: none of its {len(same)} entities is in {self.graph}. Make it of"
                 " that graph: kepl graph thesaurus --help"
@@ -174,7 +175,7 @@ class EMBERTData(CorpusData):
         named = zip(
             graph.index_of(graph.names["id"]).tolist(), graph.names["name"].to_pylist(), strict=True
         )
-        self.names = Replacements(named, types, known, self.tokenizer)
+        self.names = Replacements(named, types, synonyms, self.tokenizer)
         self.random_ids = replacements(self.tokenizer)
         self.end_ids = ends_of_sentences(self.tokenizer)
 

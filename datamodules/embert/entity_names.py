@@ -3,7 +3,8 @@ in a name's place."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -76,6 +77,17 @@ class Pieces:
         return self.ends.get(ids.astype(np.int64).tobytes())
 
 
+def _named_in_tokens(
+    named: Iterable[tuple[int, str]], tokenizer: PreTrainedTokenizerFast
+) -> Iterator[tuple[int, Name]]:
+    """(entity, name in tokens) of each name that has a token."""
+    pairs = list(named)
+    names, _ = in_tokens([name for _, name in pairs], tokenizer)
+    for (entity, _), name in zip(pairs, names, strict=True):
+        if len(name.ids):
+            yield entity, name
+
+
 class Replacements:
     """Names that may replace a mention.
 
@@ -91,22 +103,16 @@ class Replacements:
         synonyms: Mapping[int, Sequence[str]],
         tokenizer: PreTrainedTokenizerFast,
     ) -> None:
-        every = list(names)
-        found, _ = in_tokens([name for _, name in every], tokenizer)
-        pools: dict[tuple[int, int], dict[bytes, Name]] = {}
-        for (entity, _), name in zip(every, found, strict=True):
-            if len(name.ids):
-                pools.setdefault((len(name.ids), int(types[entity])), {}).setdefault(
-                    name.ids.tobytes(), name
-                )
+        pools: dict[tuple[int, int], dict[bytes, Name]] = defaultdict(dict)
+        for entity, name in _named_in_tokens(names, tokenizer):
+            pool = pools[len(name.ids), int(types[entity])]
+            pool.setdefault(name.ids.tobytes(), name)
         self.types = types
         self.pools = {key: list(pool.values()) for key, pool in pools.items()}
         flat = [(entity, name) for entity, same in synonyms.items() for name in same]
-        found, _ = in_tokens([name for _, name in flat], tokenizer)
         self.same: dict[int, dict[bytes, Name]] = {}
-        for (entity, _), name in zip(flat, found, strict=True):
-            if len(name.ids):
-                self.same.setdefault(entity, {}).setdefault(name.ids.tobytes(), name)
+        for entity, name in _named_in_tokens(flat, tokenizer):
+            self.same.setdefault(entity, {}).setdefault(name.ids.tobytes(), name)
 
     def synonym(
         self, entity: int, ids: np.ndarray, most: int, rng: np.random.Generator

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -111,11 +112,8 @@ def prepare_task(name: str, data: str | Path, out: str | Path) -> Path:
     be read.
     """
     definition, data, out = find_task(name), Path(data), Path(out)
-    files = {
-        p.relative_to(data).as_posix(): p
-        for paths in inputs(definition, data).values()
-        for p in paths
-    }
+    paths = chain.from_iterable(inputs(definition, data).values())
+    files = {path.relative_to(data).as_posix(): path for path in paths}
     made_of = {
         "name": definition.name,
         "kind": definition.kind,
@@ -162,11 +160,8 @@ def format_report(manifest: dict[str, Any]) -> list[str]:
         else []
     )
     lines += [f"{name}: {note}" for note in manifest["notes"]]
-    lines += [
-        f"{name}: {split}: {count:,} {what}"
-        for split, counted in manifest["odd"].items()
-        for what, count in counted.items()
-    ]
+    for split, counts in manifest["odd"].items():
+        lines += [f"{name}: {split}: {count:,} {what}" for what, count in counts.items()]
     return lines + [f"{name}: {count:,} in {what}" for what, count in manifest["warnings"].items()]
 
 

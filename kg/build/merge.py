@@ -34,7 +34,7 @@ from core.files import InputError
 from core.outputs import check_no_input
 from kg.graph import GRAPH, SCHEMAS, KnowledgeGraph, fingerprint
 from kg.ids import alternatives_of
-from kg.linking.matcher import needs_exact_case
+from kg.linking.matchable import needs_exact_case
 from kg.linking.normal import normal_text
 from kg.linking.tokens import fold_case, space_words
 
