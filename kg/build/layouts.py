@@ -223,6 +223,10 @@ class Layout:
     null: frozenset[str] = frozenset()
     each: tuple[str, ...] = ()
 
+    def has_file(self, name: str) -> bool:
+        """Whether one of the patterns of `files` fits a name in lower case."""
+        return any(fnmatch.fnmatch(name, pattern.lower()) for pattern in self.files)
+
     def rename_column(self, column: str) -> str:
         """The name of a heading's column by the rules of `rename`."""
         for pattern, name in self.rename:
@@ -325,11 +329,7 @@ class Preset:
     def layouts_of(self, path: Path) -> list[Layout]:
         """The layouts whose `files` have a file's name."""
         name = path.name.lower()
-        return [
-            layout
-            for layout in self.layouts
-            if any(fnmatch.fnmatch(name, pattern.lower()) for pattern in layout.files)
-        ]
+        return [layout for layout in self.layouts if layout.has_file(name)]
 
     def with_options(self, form: Mapping[str, Any], columns: Mapping[str, str]) -> Preset:
         """The preset with another delimiter, encoding or sheet, and with columns that are named

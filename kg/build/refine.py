@@ -448,7 +448,8 @@ def refine(
         types: Graphs that have more types, with commas.
         fresh: Refine again even if the same graph is there.
     """
-    others = list(map(Path, split_commas(list(map(str, types)))))
+    folders = split_commas(list(map(str, types)))
+    others = [Path(folder) for folder in folders]
     check_no_input(out, [graph, *others])
     recipe = {
         "reader": "kg.refine",

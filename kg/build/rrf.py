@@ -42,6 +42,7 @@ PATTERNS = {
     "TUI": r"T\d{3}",
     "SUI": r"S\d{7,8}",
 }
+CONCEPTS = 10**7  # a CUI has seven digits
 ROWS = 1 << 22  # rows per chunk of the final string columns, far below Arrow's 2 GiB of characters
 
 

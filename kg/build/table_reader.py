@@ -20,10 +20,7 @@ from kg.build.layouts import (
     passes,
     template_of,
 )
-from kg.build.rows import (
-    read_heading,
-    read_rows,
-)
+from kg.build.rows import read_heading, read_rows
 
 DATE = re.compile(r"\d{4}-\d\d-\d\d 00:00:00")  #: a date as a workbook has it
 #: Other names of the columns that may be left out.

@@ -348,15 +348,11 @@ def biocjson_document(
 ) -> dict[str, Any]:
     """A document as BioC JSON has it: one passage, and of each mention (start, end, infons) an
     annotation."""
-    annotations = [
-        {
-            "id": str(number),
-            "infons": infons,
-            "text": text[s:e],
-            "locations": [{"offset": s, "length": e - s}],
-        }
-        for number, (s, e, infons) in enumerate(mentions, start=1)
-    ]
+    annotations = []
+    for number, (start, end, infons) in enumerate(mentions, start=1):
+        location = {"offset": start, "length": end - start}
+        annotation = {"id": str(number), "infons": infons, "text": text[start:end]}
+        annotations.append(annotation | {"locations": [location]})
     passage = {
         "offset": 0,
         "infons": {},

@@ -87,14 +87,9 @@ def brat_documents(
                     )
                 found[columns[0]] = _brat_mention(where, columns, text, before, left_out)
             elif kind == "N":
-                words = columns[1].split() if len(columns) > 1 else []
-                if len(words) != 3:
-                    raise InputError(
-                        f"{where}: expected 'Reference T1 ID' in the second column, got"
-                        f" {excerpt(line)}"
-                    )
-                left_out[SECOND] += words[1] in entities
-                entities.setdefault(words[1], words[2].removeprefix(OWN_IDS))
+                subject, entity = _read_reference(where, line)
+                left_out[SECOND] += subject in entities
+                entities.setdefault(subject, entity)
             elif shape := ATTRIBUTE.fullmatch(line.rstrip()):
                 attributes.setdefault(shape[2], []).append(shape[1].lower())
             elif re.match(r"[REAM#*][^\t]*\t", line):
@@ -105,13 +100,11 @@ def brat_documents(
                     f" tab), got {excerpt(line)}"
                 )
     left_out[OF_NONE] += len((entities.keys() | attributes.keys()) - found.keys())
-    mentions = [
-        m._replace(
-            entity=entities.get(key, m.type if ":" in m.type else ""),
-            attributes=tuple(attributes.get(key, ())),
-        )
-        for key, m in found.items()
-    ]
+    mentions = []
+    for key, mention in found.items():
+        entity = entities.get(key, mention.type if ":" in mention.type else "")
+        own = tuple(attributes.get(key, ()))
+        mentions.append(mention._replace(entity=entity, attributes=own))
     yield make_document(layout.name_file(text_file), text, mentions, f"{text_file}:1", left_out)
 
 
@@ -128,6 +121,16 @@ def _count_mark(text_file: Path, notes: Path, text: str, encoding: str) -> int:
             own = shape[3][: last - first]
             return int(text[first:last] != own and text[max(0, first - 1) : last - 1] == own)
     return 0
+
+
+def _read_reference(where: str, line: str) -> tuple[str, str]:
+    """An N line: (mention, entity). Raises InputError for another."""
+    words = "".join(line.split("\t")[1:2]).split()
+    if len(words) != 3:
+        raise InputError(
+            f"{where}: expected 'Reference T1 ID' in the second column, got {excerpt(line)}"
+        )
+    return words[1], words[2].removeprefix(OWN_IDS)
 
 
 def _brat_mention(

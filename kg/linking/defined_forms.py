@@ -8,10 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import NamedTuple
 
-from kg.linking.normal import (
-    NO_DIFFERENCE,
-    Difference,
-)
+from kg.linking.normal import NO_DIFFERENCE, Difference
 from kg.linking.passage import Passage
 from kg.linking.tokens import words
 from kg.linking.words import FUNCTION_WORDS

@@ -10,13 +10,7 @@ import pyarrow.compute as pc
 
 from kg.graph import check_kinds, numbers, place_of_kind
 from kg.linking.inflection import LONGEST_SHORT_FORM
-from kg.linking.normal import (
-    SKIPPED,
-    Level,
-    kept_words,
-    normal_text,
-    word_class,
-)
+from kg.linking.normal import SKIPPED, Level, kept_words, normal_text, word_class
 from kg.linking.passage import Passage
 from kg.linking.tokens import fold_case, words
 from kg.linking.words import FUNCTION_WORDS

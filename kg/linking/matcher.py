@@ -63,22 +63,19 @@ from kg.linking.normal import (
     BEST,
     ENGLISH,
     NO_DIFFERENCE,
-    SKIPPED,
     Difference,
     Level,
     compare_words,
     kept_words,
     normal_text,
-    word_class,
 )
 from kg.linking.passage import Passage, find_starts
 from kg.linking.tokens import cased_words, fold_case, words
+from kg.linking.word_numbers import REMEMBERED, SKIP, Vocabulary
 from kg.linking.words import FUNCTION_WORDS
 
 MARKS = 4  #: at the end of a name; a line of a thousand dashes is none
 LONGEST = 1000  # words; a longer name is no name
-REMEMBERED = 1 << 16  # words and surfaces that are kept
-_SKIP = 1 << 30  # number of a word that is skipped
 
 
 class Found(NamedTuple):
@@ -107,43 +104,6 @@ class _Candidate(NamedTuple):
     exact: bool
     name: str
     english: bool
-
-
-class _Vocabulary(dict[str, int]):
-    """The number of each word, from 1: one for all words of a class (kg.linking.normal.word_class).
-
-    The first word of a class that names have has the number itself; others, which differ from it,
-    the number below zero. 0 is a word that no name has. Words of texts are added as they come, up
-    to REMEMBERED.
-    """
-
-    def __init__(self, level: Level) -> None:
-        super().__init__()
-        self.level, self.classes = level, dict[str, int]()
-        self.first = [""]  # of each class
-        self._added = 0
-        if level != "exact":
-            self.update(dict.fromkeys(SKIPPED, _SKIP))
-            self.add(POSSESSIVE)
-
-    def add(self, word: str) -> int:
-        """The number of a name's word."""
-        number = self.get(word, 0)
-        if number:
-            return number
-        key = word_class(word, self.level)
-        number = self.classes.setdefault(key, len(self.classes) + 1)
-        if number == len(self.first):
-            self.first.append(word)
-        self[word] = number if self.first[number] == word else -number
-        return self[word]
-
-    def __missing__(self, word: str) -> int:
-        number = -self.classes.get(word_class(word, self.level), 0)
-        if self._added < REMEMBERED and len(word) <= 64:
-            self._added += 1
-            self[word] = number
-        return number
 
 
 class DictionaryLinker:
@@ -175,7 +135,7 @@ class DictionaryLinker:
             )
         self.abbreviations, self.level = abbreviations, forms
         self._ids = ids
-        self._words = _Vocabulary(forms)
+        self._words = Vocabulary(forms)
         entity = pc.index_in(names["id"], value_set=ids)
         if entity.null_count:
             row = pc.index(pc.is_null(entity), True).as_py()
@@ -460,7 +420,7 @@ class DictionaryLinker:
 
     def _count_classes(self, signed: np.ndarray, every: list[str]) -> tuple[np.ndarray, np.ndarray]:
         """(places of the words that count, the classes of these)."""
-        skipped = signed == _SKIP
+        skipped = signed == SKIP
         if not skipped.any():
             return np.arange(len(signed)), np.abs(signed)
         possessive = np.flatnonzero((signed[1:] == self._words[POSSESSIVE]) & skipped[:-1]) + 1

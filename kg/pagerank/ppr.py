@@ -201,6 +201,7 @@ class _Visits:
                 beside.indices[other].astype(np.int64), beside.indices[k].astype(np.int64)
             )
             group = k - low
+            entity = np.repeat(np.arange(len(size)), size)
             for source, target, diagonal, one in zip(
                 both,
                 (self.value, self.error),
@@ -212,11 +213,8 @@ class _Visits:
                 sums = np.bincount(group, weights=beside.data[other] * source, minlength=high - low)
                 sums = sums * np.repeat(inverse, size)
                 target[held.start + low : held.start + high] = sums
-                own = np.bincount(
-                    np.repeat(np.arange(len(size)), size),
-                    weights=beside.data[low:high] * sums,
-                    minlength=len(size),
-                )
+                weighted = beside.data[low:high] * sums
+                own = np.bincount(entity, weights=weighted, minlength=len(size))
                 diagonal[level.entities[first:last]] = (one + own) * inverse
             first = last
 

@@ -29,10 +29,7 @@ from core.files import InputError
 from core.reading import unpacked_name
 from kg.build.obo_json import parse_obo_json
 from kg.build.obo_text import parse_obo_text
-from kg.build.ontology import (
-    Ontology,
-    Term,
-)
+from kg.build.ontology import Ontology, Term
 from kg.graph import KnowledgeGraph
 
 

@@ -32,13 +32,7 @@ from core.choices import nearest
 from core.files import InputError
 from core.reading import unpacked_name
 from kg.build.draft import Draft
-from kg.build.layouts import (
-    REQUIRED,
-    Layout,
-    Preset,
-    is_json,
-    load_preset,
-)
+from kg.build.layouts import REQUIRED, Layout, Preset, is_json, load_preset
 from kg.build.rows import (
     FORMS,
     JSON,

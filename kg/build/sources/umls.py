@@ -32,10 +32,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from core.choices import list_known
 from core.files import InputError
 from kg.build.rrf import (
     COLUMNS,
+    CONCEPTS,
     USED,
     Codes,
     broken_row,
@@ -46,6 +46,7 @@ from kg.build.rrf import (
     parse_ids,
     read_batches,
 )
+from kg.build.semantic_types import ConceptTypes, read_semantic_types
 from kg.graph import SCHEMAS, KnowledgeGraph
 
 HOLDS = {"MRCONSO": "names", "MRSTY": "semantic types", "MRREL": "triples", "MRDEF": "definitions"}
@@ -102,7 +103,6 @@ LANGUAGES = {
     "TUR": "tr",
     "UKR": "uk",
 }
-CONCEPTS = 10**7  # a CUI has seven digits
 HEAD, RELATION = 38, 23  # bits: 23 for the head, 15 for the relation, 23 for the tail
 MERGE = 1 << 25  # triples waiting before duplicates are dropped
 
@@ -141,57 +141,6 @@ def _check_skip(skip: Sequence[str]) -> None:
     for name in skip:
         if name not in OPTIONAL:
             raise InputError(f"--skip {name}: expected MRSTY, MRREL or MRDEF")
-
-
-class _Types(NamedTuple):
-    label: np.ndarray  # (CONCEPTS,) int32: position in `labels`, 0 where a concept has no type
-    labels: list[str]
-    allowed: np.ndarray  # (CONCEPTS,) bool
-
-
-def _semantic_types(path: Path | None, wanted: Sequence[str] | None) -> _Types:
-    if path is None and wanted is not None:
-        raise InputError(
-            "semantic_types needs MRSTY.RRF; take MRSTY out of --skip, or give no semantic types"
-        )
-    if path is None:
-        return _Types(np.zeros(CONCEPTS, np.int32), [""], np.ones(CONCEPTS, bool))
-    pairs, names = [], {}
-    for batch in read_batches(path, "MRSTY"):
-        cui = parse_ids(batch["CUI"], "C", path, "MRSTY").astype(np.int64)
-        tui = parse_ids(batch["TUI"], "T", path, "MRSTY")
-        pairs.append(cui * 1000 + tui)
-        unique, first = np.unique(tui, return_index=True)
-        names.update(
-            {
-                int(number): batch["STY"][int(row)].as_py()
-                for number, row in zip(unique, first, strict=True)
-            }
-        )
-    cui, tui = np.divmod(np.unique(np.concatenate(pairs)) if pairs else np.zeros(0, np.int64), 1000)
-    if wanted is None:
-        allowed = np.ones(CONCEPTS, bool)
-    else:
-        known = {f"T{number:03d}": number for number in names} | {
-            name: number for number, name in names.items()
-        }
-        for one in wanted:
-            if one not in known:
-                raise InputError(
-                    f"{path}: no semantic type {one!r}; {list_known(one, sorted(known))}"
-                )
-        allowed = np.zeros(CONCEPTS, bool)
-        allowed[cui[np.isin(tui, [known[one] for one in wanted])]] = True
-    concepts, start, count = np.unique(cui, return_index=True, return_counts=True)
-    place = np.arange(len(cui)) - np.repeat(start, count)
-    rows = np.full((len(concepts), max(int(count.max(initial=0)), 1)), -1, np.int16)
-    # (concepts, most types of one): TUIs in order
-    rows[np.repeat(np.arange(len(concepts)), count), place] = tui
-    combinations, which = np.unique(rows, axis=0, return_inverse=True)
-    label = np.zeros(CONCEPTS, np.int32)
-    label[concepts] = which.reshape(-1) + 1
-    joined = ["|".join(names[int(number)] for number in row if number >= 0) for row in combinations]
-    return _Types(label, ["", *joined], allowed)
 
 
 class _Names(NamedTuple):
@@ -455,7 +404,7 @@ def read(
     _check_skip(skip)
     conso = files(folder)[0]
     sty, rel, definition = (_require_file(folder, name, skip) for name in OPTIONAL)
-    types = _semantic_types(sty, semantic_types)
+    types = read_semantic_types(sty, semantic_types)
     names = _names(conso, types.allowed, languages, sources, suppress, term_types)
     concepts = names.cui[names.preferred]
     index = _index(concepts, conso)
@@ -497,7 +446,7 @@ def _index(concepts: np.ndarray, path: Path) -> np.ndarray:
     return index
 
 
-def _entity_table(concepts: np.ndarray, names: _Names, types: _Types) -> pa.Table:
+def _entity_table(concepts: np.ndarray, names: _Names, types: ConceptTypes) -> pa.Table:
     """The concepts with their preferred names and semantic types."""
     columns = {
         "id": build_column(concepts, format_cuis),
