@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,7 +36,7 @@ from core.choices import list_known
 from core.files import InputError
 from core.json_files import read_json, write_json
 from core.reading import sha256
-from datamodules.linking import Dictionary, diagnoses, multilingual, save_linking
+from datamodules.linking import diagnoses, multilingual, save_linking
 from datamodules.linking import readers as read
 from datamodules.tasks.linking_parts import (
     BC5CDR_BIOSYN,
@@ -46,11 +46,11 @@ from datamodules.tasks.linking_parts import (
     HPO_ZH,
     NCBI_BIOSYN,
     NCBI_FILES,
-    Part,
-    _find_unpacked,
+    PartReader,
     biosyn_parts,
     cometa_parts,
     diagnosis_parts,
+    find_unpacked,
     fold_files,
     fold_parts,
     hpo_parts,
@@ -87,7 +87,7 @@ class Task(NamedTuple):
     name: str
     dataset: str | None
     files: tuple[str, ...]
-    parts: Callable[[Path, Dictionary | None, Counter[str]], list[Part]]
+    parts: PartReader
     optional: tuple[str, ...] = ()
     train_names: str = "no"
     abbreviations: bool = False
@@ -319,7 +319,7 @@ def _inputs(definition: Task, data: Path) -> dict[str, str]:
         sums = {p.name: sha256(p) for p in hpo.files(folder)[:1]}
     folders = {NCBI_BIOSYN: "ncbi-disease", BC5CDR_BIOSYN: "bc5cdr-disease"}
     for name in definition.files:
-        place = _find_unpacked(data, name, folders.get(name, name))
+        place = find_unpacked(data, name, folders.get(name, name))
         if not place.exists():
             raise InputError(
                 f"{data / name}: no such file, and task {definition.name} needs it. Get it with"

@@ -21,6 +21,8 @@ class Part(NamedTuple):
     annotated: dict[str, Spans] | None = None
 
 
+#: (folder of the data set, dictionary of GRAPH= or None, counts) -> the folds of a task
+PartReader = Callable[[Path, Dictionary | None, Counter[str]], list[Part]]
 NCBI_FILES = {
     "train": "ncbi_pubtator/NCBItrainset_corpus.txt",
     "dev": "ncbi_pubtator/NCBIdevelopset_corpus.txt",
@@ -36,7 +38,7 @@ TRAIN_DICTIONARY = "train_dictionary.txt"
 BC5CDR_TEST = "biosyn_bc5cdr-disease_test.tar.gz"
 
 
-def _find_unpacked(data: Path, archive: str, folder: str) -> Path:
+def find_unpacked(data: Path, archive: str, folder: str) -> Path:
     """The archive, or the folder that it unpacks to, whichever is there."""
     return (
         data / folder
@@ -55,9 +57,9 @@ def _texts(data: Path, files: Mapping[str, str]) -> dict[str, str]:
 
 def biosyn_parts(
     archive: str, folder: str, test: str | None, files: Mapping[str, str]
-) -> Callable[..., list[Part]]:
+) -> PartReader:
     def parts(data: Path, graph: Dictionary | None, found: Counter[str]) -> list[Part]:
-        place, texts = _find_unpacked(data, archive, folder), _texts(data, files)
+        place, texts = find_unpacked(data, archive, folder), _texts(data, files)
         places = {"train": place, "dev": place}
         if test is None:
             places["test"] = place
@@ -84,7 +86,7 @@ def biosyn_parts(
 
 def pubtator_parts(
     files: Mapping[str, str], types: tuple[str, ...], dictionary: str | None
-) -> Callable[..., list[Part]]:
+) -> PartReader:
     def parts(data: Path, graph: Dictionary | None, found: Counter[str]) -> list[Part]:
         splits: dict[str, list[Mention]] = {}
         texts: dict[str, str] = {}
@@ -110,7 +112,7 @@ def pubtator_parts(
 COMETA_FILES = {s: f"cometa/stratified_general/{s}.csv" for s in ("train", "dev", "test")}
 
 
-def cometa_parts(closed: bool) -> Callable[..., list[Part]]:
+def cometa_parts(closed: bool) -> PartReader:
     def parts(data: Path, graph: Dictionary | None, found: Counter[str]) -> list[Part]:
         texts: dict[str, str] = {}
         splits: dict[str, list[Mention]] = {}
@@ -141,7 +143,7 @@ def _fold_file(folder: str, stem: str, fold: int, split: str) -> str:
     return f"{folder}/{stem}.fold-{fold}.{FOLD_SPLITS[split]}.txt"
 
 
-def fold_parts(folder: str, stem: str) -> Callable[..., list[Part]]:
+def fold_parts(folder: str, stem: str) -> PartReader:
     def parts(data: Path, graph: Dictionary | None, found: Counter[str]) -> list[Part]:
         folds: list[dict[str, list[Mention]]] = []
         pairs: list[tuple[str, str]] = []
@@ -168,7 +170,7 @@ def hpo_parts(data: Path, graph: Dictionary | None, found: Counter[str]) -> list
 HPO_ZH = "hp-zh.babelon.tsv.gz"
 
 
-def translated_parts(with_others: bool) -> Callable[..., list[Part]]:
+def translated_parts(with_others: bool) -> PartReader:
     def parts(data: Path, graph: Dictionary | None, found: Counter[str]) -> list[Part]:
         from datamodules.linking.layperson import hpo_translated
 
@@ -179,7 +181,7 @@ def translated_parts(with_others: bool) -> Callable[..., list[Part]]:
     return parts
 
 
-def diagnosis_parts(official: bool) -> Callable[..., list[Part]]:
+def diagnosis_parts(official: bool) -> PartReader:
     def parts(data: Path, graph: Dictionary | None, found: Counter[str]) -> list[Part]:
         icd, splits = diagnoses.chip_cdn(data, official, found)
         icd = graph or icd
@@ -201,7 +203,7 @@ def _test_alone(
     return [Part({"test": mentions}, {"test": graph}, texts, places)]
 
 
-def xl_bel_parts(file: str) -> Callable[..., list[Part]]:
+def xl_bel_parts(file: str) -> PartReader:
     def parts(data: Path, graph: Dictionary | None, found: Counter[str]) -> list[Part]:
         texts: dict[str, str] = {}
         mentions = multilingual.read_xl_bel(data / file, texts, found)
@@ -210,7 +212,7 @@ def xl_bel_parts(file: str) -> Callable[..., list[Part]]:
     return parts
 
 
-def mantra_parts(files: tuple[str, ...]) -> Callable[..., list[Part]]:
+def mantra_parts(files: tuple[str, ...]) -> PartReader:
     def parts(data: Path, graph: Dictionary | None, found: Counter[str]) -> list[Part]:
         mentions, texts, places = multilingual.read_mantra_files(data, files, found)
         return _test_alone(mentions, texts, graph, places)
