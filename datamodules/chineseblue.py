@@ -63,10 +63,8 @@ def mentions(
         text, entities = text_at(where, record, "text"), []
         for mention in _list(where, record, "mention_data"):
             surface, kind = text_at(where, mention, "mention"), text_at(where, mention, "type")
-            given, folded = (
-                whole_number(where, f"the offset of {excerpt(surface)}", mention.get("offset")),
-                surface.casefold(),
-            )
+            given = whole_number(where, f"the offset of {excerpt(surface)}", mention.get("offset"))
+            folded = surface.casefold()
             near = [
                 s
                 for s in (given, given - 1, given + 1)
@@ -107,11 +105,9 @@ def read_nested(
     for where, record in json_records(path, encoding):
         text, entities = text_at(where, record, "text"), []
         for entity in _list(where, record, "entities"):
-            start, end, kind = (
-                entity.get("start_idx"),
-                entity.get("end_idx"),
-                text_at(where, entity, "type"),
-            )
+            start = entity.get("start_idx")
+            end = entity.get("end_idx")
+            kind = text_at(where, entity, "type")
             if type(start) is not int or type(end) is not int or not 0 <= start <= end < len(text):
                 raise InputError(
                     f"{where}: entity ({start!r}, {end!r}) is outside its text of {len(text)}"

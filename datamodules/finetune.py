@@ -147,11 +147,9 @@ class FinetuneData(pl.LightningDataModule):
         super().__init__()
         self.folder, self.tokenizer_name, self.max_length = task, tokenizer, max_length
         self.batch_size, self.eval_batch_size = batch_size, eval_batch_size
-        self.linker_name, self.linker_folder, self.linker_settings = (
-            linker,
-            linker_folder,
-            linker_settings or {},
-        )
+        self.linker_name = linker
+        self.linker_folder = linker_folder
+        self.linker_settings = linker_settings or {}
         self.linker: Callable[[list[str], list[list[tuple[int, int]]]], Any] | None = None
         self.negatives, self.num_workers, self.seed = negatives, num_workers, seed
         self.share = share
@@ -178,12 +176,10 @@ class FinetuneData(pl.LightningDataModule):
     ) -> None:
         """Load tokenizer and linker for examples of `kind`: all that :meth:`build_features` and
         :meth:`batch` need besides the examples."""
-        self.kind, self.labels, self.language, self.markers = (
-            kind,
-            list(labels),
-            language,
-            list(markers),
-        )
+        self.kind = kind
+        self.labels = list(labels)
+        self.language = language
+        self.markers = list(markers)
         self.tokenizer: PreTrainedTokenizerFast = load_tokenizer(self.tokenizer_name)
         self.tokenizer.add_tokens(self.markers, special_tokens=True)
         if self.linker_name is not None:

@@ -146,11 +146,9 @@ def samples(
     for a, b in pairs:
         equals[a].add(b)
         equals[b].add(a)
-    kinds, names, ids = (
-        type_entities(graph, pairs),
-        graph.entities["name"].to_pylist(),
-        graph.ids.to_pylist(),
-    )
+    kinds = type_entities(graph, pairs)
+    names = graph.entities["name"].to_pylist()
+    ids = graph.ids.to_pylist()
     found: Counter[str] = Counter()
     if limit is not None and limit < len(pairs):
         found["pairs beyond the limit"] = len(pairs) - limit

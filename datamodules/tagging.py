@@ -26,10 +26,8 @@ def unit_spans(
 ) -> list[tuple[int, int, str]]:
     """Entities as (first unit, last unit + 1, type); one that begins or ends inside a unit is left
     out."""
-    starts, ends = (
-        {s: i for i, (s, _) in enumerate(unit)},
-        {e: i + 1 for i, (_, e) in enumerate(unit)},
-    )
+    starts = {s: i for i, (s, _) in enumerate(unit)}
+    ends = {e: i + 1 for i, (_, e) in enumerate(unit)}
     found = [(starts.get(s, -1), ends.get(e, -1), t) for s, e, t in entities]
     return [(s, e, t) for s, e, t in found if 0 <= s < e]
 

@@ -10,7 +10,7 @@
     PairModel      predict(pairs)
     Ranker         rank(question, answers)
 
-Texts are read by the functions of datamodules.finetune, so that a text that fits max_length has the
+Texts are read by the functions of datamodules.tagging, so that a text that fits max_length has the
 result of fine-tuning. English texts are tagged sentence by sentence (datamodules.pairs.sentences),
 as English tasks are. What is still too long is tagged in overlapping windows: of the windows that
 contain a mention, the one with the most units around it decides. Longer pairs, and texts with

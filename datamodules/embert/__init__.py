@@ -244,11 +244,9 @@ class EMBERTData(CorpusData):
         ids, second, masked, ends, pairs, around, consistent, hidden, hidden_ids, sequences = zip(
             *examples, strict=True
         )
-        mlm, segments, pair = (
-            stack_rows(masked, IGNORE),
-            stack_rows(ends, IGNORE),
-            np.array(pairs, np.int64),
-        )
+        mlm = stack_rows(masked, IGNORE)
+        segments = stack_rows(ends, IGNORE)
+        pair = np.array(pairs, np.int64)
         replaced_ones, parts = number_rows(around, 2), number_rows(hidden, 5)
         sizes = [
             (mlm != IGNORE).sum(),

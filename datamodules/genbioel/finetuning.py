@@ -322,9 +322,8 @@ class MentionSamples:
             raise InputError(f"target {rule!r}: expected one of {', '.join(TARGETS)}")
         self.folder = Path(folder)
         self.manifest = manifest_of(folder, tokenizer_fingerprint(inputs.tokenizer))
-        self.names, self.left, self.mention, self.right = (
-            Rows(self.folder, n) for n in ("name", "left", "mention", "right")
-        )
+        self.names, self.mention = Rows(self.folder, "name"), Rows(self.folder, "mention")
+        self.left, self.right = Rows(self.folder, "left"), Rows(self.folder, "right")
         self.targets = array(self.folder, "targets")[:, TARGETS.index(rule)]
         held, has = np.asarray(array(self.folder, "held_out")), self.mention.lengths > 0
         self.train, self.held_out = np.flatnonzero(~held & has), np.flatnonzero(held & has)

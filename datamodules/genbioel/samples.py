@@ -106,9 +106,8 @@ class GraphSamples:
         self.folder, self.few = Path(folder), few
         self.manifest = manifest_of(folder, tokenizer_fingerprint(inputs.tokenizer))
         self.names, self.definitions = Rows(self.folder, "name"), Rows(self.folder, "definition")
-        self.members, self.kept_out, described = (
-            array(self.folder, n) for n in ("members", "held_out", "described")
-        )
+        self.members, self.kept_out = array(self.folder, "members"), array(self.folder, "held_out")
+        described = array(self.folder, "described")
         concepts = np.arange(self.manifest["counts"]["concepts"] + 1)
         # where each concept's rows begin
         self.first_name = np.searchsorted(self.members[:, 0], concepts)

@@ -179,9 +179,9 @@ class SMedBERTData(OrderedText):
     def collate(self, examples: list[SMedBERTExample]) -> SMedBERTBatch:
         texts, plain, hidden, told, rngs, _ = zip(*examples, strict=True)
         text = self.texts(texts)
-        unmasked, hidden_ones, told_ones = (
-            self.find_neighbours(number_rows(part, 3)) for part in (plain, hidden, told)
-        )
+        unmasked = self.find_neighbours(number_rows(plain, 3))
+        hidden_ones = self.find_neighbours(number_rows(hidden, 3))
+        told_ones = self.find_neighbours(number_rows(told, 3))
         every = torch.cat([unmasked.neighbours, told_ones.neighbours])
         told_ones, rest = halves(
             told_ones, [r.random((len(t), self.k)) for t, r in zip(told, rngs, strict=True)]
@@ -221,10 +221,8 @@ class SMedBERTData(OrderedText):
         drawn = _draw_negatives(self.sampler.draw, own, n, rngs)
         even = _draw_negatives(self.sampler.others, own, n, rngs)
         others = once(without_neighbours(drawn, near[pair])), without_neighbours(even, near[pair])
-        ranked, evenly = (
-            torch.from_numpy(np.concatenate([gold[:, None], o], axis=1)) for o in others
-        )
-        return result._replace(ranked=ranked, even=evenly)
+        ranked, even = (np.concatenate([gold[:, None], other], axis=1) for other in others)
+        return result._replace(ranked=torch.from_numpy(ranked), even=torch.from_numpy(even))
 
     def export(self, folder: str | Path) -> None:
         """Write what an :class:`OrderedText` does, entity types, the neighbour table, and how many

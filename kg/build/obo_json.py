@@ -30,10 +30,6 @@ AXIOMS = (
 )
 
 
-def _json(path: Path) -> Any:
-    return parse_json(read_text(path), str(path), "Fetch the file again.")
-
-
 def _part(value: Any, key: str, kind: type, where: str) -> Any:
     """value[key] of the wanted JSON type, or that type's empty value when the key is absent or
     null."""
@@ -107,7 +103,8 @@ def _term_of(node: dict[str, Any], name: str, where: str, left_out: Counter[str]
 
 
 def parse_obo_json(path: Path) -> Ontology:
-    graphs = _part(_json(path), "graphs", list, str(path))
+    content = parse_json(read_text(path), str(path), "Fetch the file again.")
+    graphs = _part(content, "graphs", list, str(path))
     if not graphs:
         raise InputError(f"{path}: no `graphs` in the file. Give an ontology in OBO-graph JSON.")
     terms: dict[str, Term] = {}

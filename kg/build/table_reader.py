@@ -55,7 +55,7 @@ class Table:
     separator: str = "|"
     used_by_others: set[str] = field(default_factory=set)  # columns, by layouts of the same file
     is_alone: bool = False  # whether no other layout of the preset reads the file
-    _parts: dict[tuple[str, ...], tuple[Part, ...]] = field(default_factory=dict)
+    parts_by_heading: dict[tuple[str, ...], tuple[Part, ...]] = field(default_factory=dict)
 
     @property
     def stages(self) -> set[int]:
@@ -70,9 +70,9 @@ class Table:
         if not self.part:
             return self.layout.parts
         heading = tuple(row)
-        if heading not in self._parts:
-            self._parts[heading] = self._usual_parts(where, heading)
-        return self._parts[heading]
+        if heading not in self.parts_by_heading:
+            self.parts_by_heading[heading] = self._usual_parts(where, heading)
+        return self.parts_by_heading[heading]
 
     def _usual_parts(self, where: str, heading: tuple[str, ...]) -> tuple[Part, ...]:
         where = where if is_json(self.path) else f"{self.path}:1"  # the heading
@@ -90,7 +90,7 @@ class Table:
 
     def used_columns(self) -> set[str]:
         """The columns that were read so far."""
-        parts = [part for several in self._parts.values() for part in several]
+        parts = [part for several in self.parts_by_heading.values() for part in several]
         return Layout(tuple(parts)).used_columns() if self.part else self.layout.used_columns()
 
 

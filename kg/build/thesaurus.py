@@ -97,9 +97,8 @@ def _chip_cdn(path: Path) -> Iterator[tuple[str, list[str]]]:
             f" {type(rows).__name__}."
         )
     for number, row in enumerate(rows, 1):
-        mention, terms = (
-            row.get(key) if isinstance(row, dict) else None for key in ("text", "normalized_result")
-        )
+        fields = row if isinstance(row, dict) else {}
+        mention, terms = fields.get("text"), fields.get("normalized_result")
         if (
             not isinstance(mention, str)
             or not isinstance(terms, str)

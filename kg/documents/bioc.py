@@ -164,11 +164,9 @@ class _Collection(Events[Document]):
             inside = "inside another one" if name == "document" else "outside of a document"
             raise InputError(f"{self.where}: a {name} {inside}. Fix the file's elements.")
         if name == "document":
-            self.begun, self.id, self.document = (
-                self.line,
-                "",
-                Text(f"{self.path}:{self.line}", "", self.left_out, self.used),
-            )
+            self.begun = self.line
+            self.id = ""
+            self.document = Text(f"{self.path}:{self.line}", "", self.left_out, self.used)
             self.waiting: list[tuple[str, dict[str, str], list[tuple[Any, Any]], str | None]] = []
         elif self.document is None:
             return

@@ -344,10 +344,7 @@ class DictionaryLinker:
     def link_all(self, texts: Sequence[str]) -> list[list[Mention]]:
         """The same of each of several texts, which takes less time than one by one."""
         passages = [Passage(text, self.level) for text in texts]
-        matches = [
-            self._select_matches(*own)
-            for own in zip(passages, self._matches(passages), strict=True)
-        ]
+        matches = list(map(self._select_matches, passages, self._matches(passages)))
         starts: list[int] = []
         ends: list[int] = []
         for passage, own in zip(passages, matches, strict=True):
@@ -364,10 +361,7 @@ class DictionaryLinker:
 
     def find_all(self, passages: Sequence[Passage]) -> list[list[Found]]:
         """The names in each passage, in order, none overlapping."""
-        matches = [
-            self._select_matches(*own)
-            for own in zip(passages, self._matches(passages), strict=True)
-        ]
+        matches = list(map(self._select_matches, passages, self._matches(passages)))
         entities = [match[2] for own in matches for match in own]
         ids = iter(self._ids.take(to_indices(np.array(entities, np.int64))).to_pylist())
         result = []

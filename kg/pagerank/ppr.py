@@ -119,10 +119,8 @@ class _Visits:
         levels, rest, ids = _eliminate(matrix)
         across = None
         if len(ids) > most:
-            sums, among = (
-                np.zeros(n),
-                np.sort(np.argsort(-np.diff(rest.indptr), kind="stable")[most:]),
-            )
+            sums = np.zeros(n)
+            among = np.sort(np.argsort(-np.diff(rest.indptr), kind="stable")[most:])
             sums[ids] = np.asarray(rest.sum(axis=1)).ravel()
             across = sparse.triu(-rest[among][:, among], 1).tocsr()
             level, rest, ids = _without(rest, ids, among, n)

@@ -38,9 +38,8 @@ def _block_top(scores: Tensor, k: int, first: int) -> tuple[Tensor, Tensor]:
     cut = ((scores == last).sum(1) > (values == last).sum(1)).nonzero().flatten()
     for line in cut.tolist():
         at = (scores[line] >= last[line]).nonzero().flatten()
-        values[line], columns[line] = (
-            x[0] for x in _order_best(scores[line, at][None], at[None], k)
-        )
+        best, places = _order_best(scores[line, at][None], at[None], k)
+        values[line], columns[line] = best[0], places[0]
     return values, columns + first
 
 

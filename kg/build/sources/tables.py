@@ -290,7 +290,7 @@ def _check_columns_used(columns: Mapping[str, str], tables: Sequence[Table]) -> 
     used: set[str] = set()
     headings: dict[str, None] = {}
     for table in tables:
-        for heading, parts in table._parts.items():
+        for heading, parts in table.parts_by_heading.items():
             headings |= dict.fromkeys(heading)
             for part in parts:
                 used |= {*part.fields, *(f"{part.part}.{name}" for name in part.fields)}

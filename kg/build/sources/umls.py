@@ -357,9 +357,8 @@ def _alternatives(path: Path, concepts: set[str]) -> tuple[dict[str, list[str]],
     earlier: dict[str, str] = {}
     retired: set[str] = set()
     for batch in read_batches(path, "MRCUI"):
-        for old, relation, new in zip(
-            *(batch[column].to_pylist() for column in USED["MRCUI"]), strict=True
-        ):
+        columns = [batch[column].to_pylist() for column in USED["MRCUI"]]
+        for old, relation, new in zip(*columns, strict=True):
             retired.add(old)
             if relation == "SY" and new and old not in concepts:
                 earlier[old] = new
@@ -412,7 +411,8 @@ def read(
     left_out = {"MRCONSO rows by filter or repeated": names.rows - len(names.cui)}
     speaking = names.speaking
     del names, types
-    definitions, triples = (SCHEMAS[part].empty_table() for part in ("definitions", "triples"))
+    definitions = SCHEMAS["definitions"].empty_table()
+    triples = SCHEMAS["triples"].empty_table()
     if definition:
         definitions = _definitions(definition, index, sources, suppress, speaking)
     if rel:
