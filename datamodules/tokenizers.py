@@ -153,6 +153,14 @@ def tokens_by_id(tokenizer: PreTrainedTokenizerFast) -> list[str]:
     return tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))  # type: ignore[return-value]
 
 
+def word_beginnings(words: list[int | None]) -> np.ndarray:
+    """Whether each token begins a word, by the tokens' numbers of words."""
+    numbers = np.array([-1 if word is None else word for word in words], np.int64)
+    if not len(numbers):
+        return np.zeros(0, bool)
+    return np.concatenate([[True], numbers[1:] != numbers[:-1]])
+
+
 def replacements(tokenizer: PreTrainedTokenizerFast) -> np.ndarray:
     """Ids of the tokens that may replace another one in masked text: all but the special and the
     unused ones."""

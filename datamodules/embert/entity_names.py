@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from transformers import PreTrainedTokenizerFast
 
-from datamodules.tokenizers import token_spans
+from datamodules.tokenizers import token_spans, word_beginnings
 
 
 class Name(NamedTuple):
@@ -33,12 +33,7 @@ def in_tokens(
             verbose=False,
         )
         for i, ids in enumerate(batch["input_ids"]):
-            words = np.array([-1 if w is None else w for w in batch.word_ids(i)], np.int64)
-            start = (
-                np.concatenate([[True], words[1:] != words[:-1]])
-                if len(words)
-                else np.zeros(0, bool)
-            )
+            start = word_beginnings(batch.word_ids(i))
             found.append(Name(np.array(ids, np.int64), start))
             covered.append(np.array(batch["offset_mapping"][i], np.int64).reshape(-1, 2))
     return found, covered

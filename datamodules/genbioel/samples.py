@@ -295,10 +295,8 @@ def _select_members(
     counts[f"names of {choice.max_name} tokens and more"] = int((lengths >= choice.max_name).sum())
     member = read.member[fits[read.member[:, 1]]]
     if choice.skip_alone:
-        named, defined = (
-            np.bincount(column, minlength=len(read.concepts))
-            for column in (member[:, 0], read.described)
-        )
+        named = np.bincount(member[:, 0], minlength=len(read.concepts))
+        defined = np.bincount(read.described, minlength=len(read.concepts))
         alone = (named[member[:, 0]] == 1) & (defined[member[:, 0]] == 0)
         counts["names of concepts with nothing else, left out"] = int(alone.sum())
         member = member[~alone]

@@ -216,10 +216,8 @@ def _rows(path: Path, encoding: str, columns: Sequence[str]) -> Iterator[tuple[s
                     f"{path}:{number}: expected {len(header)} columns, got {len(values)}. Fix the"
                     " line."
                 )
-            yield (
-                f"{stem}:{number}",
-                "\n".join(filter(None, (values[place].strip() for place in places))),
-            )
+            fields = (values[place].strip() for place in places)
+            yield f"{stem}:{number}", "\n".join(filter(None, fields))
     except csv.Error as error:
         raise InputError(f"{path}:{number}: not valid CSV ({error}). Fix the line.") from error
 
@@ -252,15 +250,11 @@ def texts(
         if kind == "csv":
             yield from _rows(path, encoding, columns)
         elif kind == "whole":
-            yield (
-                path.name.removesuffix(".gz").rpartition(".")[0],
-                "\n".join(line for _, line in lines(path, encoding)),
-            )
+            text = "\n".join(line for _, line in lines(path, encoding))
+            yield path.name.removesuffix(".gz").rpartition(".")[0], text
         else:
-            yield from (
-                (document.id, document.text)
-                for document in documents([source], None, "skip", encoding, left_out, False)
-            )
+            for document in documents([source], None, "skip", encoding, left_out, False):
+                yield document.id, document.text
 
 
 def _key(text: str) -> bytes:

@@ -302,16 +302,17 @@ class Trie:
         """The trie on `device`; kept, so that a second search finds it there. On the CPU it shares
         the arrays' memory."""
         if device not in self._tensors:
+
+            def to_device(array: np.ndarray) -> Tensor:
+                return torch.from_numpy(np.asarray(array)).to(device)
+
             wide = self.tokens.dtype == np.uint32
-            arrays = [
-                self.tokens.view(np.int32 if wide else np.int16),
-                *(x.view(np.int32) for x in (self.starts, self.leaf_nodes)),
-            ]
-            tokens, starts, leaf_nodes, heights = (
-                torch.from_numpy(np.asarray(array)).to(device) for array in (*arrays, self.heights)
-            )
             self._tensors[device] = Tensors(
-                tokens, starts, leaf_nodes, heights, 0xFFFFFFFF if wide else 0xFFFF
+                to_device(self.tokens.view(np.int32 if wide else np.int16)),
+                to_device(self.starts.view(np.int32)),
+                to_device(self.leaf_nodes.view(np.int32)),
+                to_device(self.heights),
+                0xFFFFFFFF if wide else 0xFFFF,
             )
         return self._tensors[device]
 
