@@ -444,11 +444,9 @@ class FinetuneData(pl.LightningDataModule):
         """
         if self.kind not in ("ner", "nested"):
             rows = [outputs[i] for i in range(len(self.features[split]))]
-            return (
-                [float(r) for r in rows]
-                if self.kind == "ranking"
-                else [self.labels[int(r)] for r in rows]
-            )
+            if self.kind == "ranking":
+                return [float(row) for row in rows]
+            return [self.labels[int(row)] for row in rows]
         found: list[list[tuple[int, int, str]]] = [[] for _ in self.examples[split]]
         labels: list[list[int]] = [[] for _ in self.examples[split]]
         for i, f in enumerate(self.features[split]):

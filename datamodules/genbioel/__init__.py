@@ -169,13 +169,9 @@ class GenBioELData(StepData):
         return [bos, *noisy.tolist(), eos], [eos, bos, *ids.tolist()], [bos, *ids.tolist(), eos]
 
     def example(self, index: int, rng: np.random.Generator, held_out: bool) -> GenBioELExample:
-        return GenBioELExample(
-            *(
-                self.make_linking_example
-                if self.objective == "linking"
-                else self.make_denoising_example
-            )(index, rng)
-        )
+        if self.objective == "linking":
+            return GenBioELExample(*self.make_linking_example(index, rng))
+        return GenBioELExample(*self.make_denoising_example(index, rng))
 
     def collate(self, examples: list[GenBioELExample]) -> GenBioELBatch:
         encoder, decoder, labels = zip(*examples, strict=True)

@@ -140,21 +140,19 @@ class Dictionary:
             for concept in sorted(self.concepts_by_id.get(one, ())):
                 ids.append(concept)
                 names.append(name)
-        kinds = (
-            None
-            if self.kinds is None
-            else [*self.kinds, *("synonym" for _ in ids[len(self.ids) :])]
-        )
+        kinds = self.kinds
+        if kinds is not None:
+            kinds = kinds + ["synonym"] * (len(ids) - len(self.ids))
         return replace(self, ids=ids, names=names, kinds=kinds)
 
 
-#: {document: the places of its mentions without a concept}
 def split_by_hash(key: str, shares: Sequence[tuple[str, int]]) -> str:
     """The split of a term or text by sha256(key) mod 100. shares: (split, percent, cumulated)."""
     place = int(hashlib.sha256(key.encode()).hexdigest(), 16) % 100
     return next(split for split, below in shares if place < below)
 
 
+#: {document: the places of its mentions without a concept}
 Spans = dict[str, list[tuple[int, int]]]
 
 

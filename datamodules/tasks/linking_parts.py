@@ -40,11 +40,9 @@ BC5CDR_TEST = "biosyn_bc5cdr-disease_test.tar.gz"
 
 def find_unpacked(data: Path, archive: str, folder: str) -> Path:
     """The archive, or the folder that it unpacks to, whichever is there."""
-    return (
-        data / folder
-        if not (data / archive).exists() and (data / folder).is_dir()
-        else data / archive
-    )
+    if not (data / archive).exists() and (data / folder).is_dir():
+        return data / folder
+    return data / archive
 
 
 def _texts(data: Path, files: Mapping[str, str]) -> dict[str, str]:

@@ -154,11 +154,9 @@ def format_report(manifest: dict[str, Any]) -> list[str]:
     """Lines that say what is odd about a prepared task: its variant, notes, and counts of what
     readers found."""
     name = manifest["name"]
-    lines = (
-        [f"{name}: variant {manifest['variant']!r}, not the official set"]
-        if manifest["variant"]
-        else []
-    )
+    lines = []
+    if manifest["variant"]:
+        lines.append(f"{name}: variant {manifest['variant']!r}, not the official set")
     lines += [f"{name}: {note}" for note in manifest["notes"]]
     for split, counts in manifest["odd"].items():
         lines += [f"{name}: {split}: {count:,} {what}" for what, count in counts.items()]
