@@ -52,7 +52,8 @@ from core.reading import excerpt
 from core.tracking import runs_folder
 from datamodules import probing as asked
 from datamodules.options import Files
-from datamodules.probing import MASK, Query
+from datamodules.probing import Query
+from datamodules.relation_templates import MASK, TEXT
 from datamodules.tokenizers import load_tokenizer, replacements
 from experiments.names import encoder
 from inference.options import checked_device
@@ -93,8 +94,8 @@ def folder_of(graph: str, templates: str | None = None, files: Files | None = No
             " --templates"
         )
     if graph == "medlama":
-        templates = templates or asked.TEXT
-        out = place / ("medlama" if templates == asked.TEXT else f"medlama-{templates}")
+        templates = templates or TEXT
+        out = place / ("medlama" if templates == TEXT else f"medlama-{templates}")
         if mirror:
             return asked.medlama(str(mirror[0]), str(out), templates)
         if not has_manifest(out):

@@ -22,7 +22,7 @@ import numpy as np
 from benchmarks.results import OVERALL, SELECT, TRIVIAL, Model, Result, save_result
 from core.json_files import digest
 from core.tracking import folder_name, runs_folder
-from datamodules.finetune import units
+from datamodules.tagging import units
 from datamodules.tasks import Pair, Relation, Tagged, Task
 from datamodules.tasks.selection import Selection, select_examples
 from models.finetune import score_predictions

@@ -126,12 +126,13 @@ def chemprot(
     for name, (title, abstract) in texts.items():
         pairs = list(_chemprot_pairs(name, title, abstract, inside[name], relations[name], found))
         if mentions is not None:
-            keys = {key for pair in pairs for key in pair.id.removeprefix(f"{name}.").split(".")}
+            keys: set[str] = set()
+            for pair in pairs:
+                keys.update(pair.id.removeprefix(f"{name}.").split("."))
             text = f"{title} {abstract}"
-            mentions |= {
-                (name, key): text[inside[name][key].start : inside[name][key].end]
-                for key in sorted(keys)
-            }
+            for key in sorted(keys):
+                entity = inside[name][key]
+                mentions[name, key] = text[entity.start : entity.end]
         result += pairs
     return some(result, abstracts)
 
@@ -207,9 +208,12 @@ def _chemprot_pairs(
 ) -> Iterator[Relation]:
     text, shift = f"{title} {abstract}", len(title) + 1
     starts = sorted({*sentence_starts(title), *(shift + s for s in sentence_starts(abstract))})
-    cut = [s for s in starts if any(e.start < s < e.end for e in entities.values())]
-    found[MERGED] += len(cut)
-    starts = [s for s in starts if s not in cut]
+    uncut = []
+    for start in starts:
+        if not any(entity.start < start < entity.end for entity in entities.values()):
+            uncut.append(start)
+    found[MERGED] += len(starts) - len(uncut)
+    starts = uncut
     ends = [*starts[1:], len(text)]
     sentence = {key: bisect.bisect_right(starts, e.start) - 1 for key, e in entities.items()}
     missing = set(gold)
@@ -249,11 +253,11 @@ def replace(
     if any(a[0] < b[1] and b[0] < a[1] for a in one for b in two):
         start, end = min(s for s, _ in (*one, *two)), max(e for _, e in (*one, *two))
         return text[:start] + both + text[end:], True
-    marks = [
-        (s, e, marker if i == 0 else "")
-        for spans, marker in ((one, first), (two, second))
-        for i, (s, e) in enumerate(sorted(spans))
-    ]
+    marks = []
+    for spans, marker in ((one, first), (two, second)):
+        (start, end), *others = sorted(spans)
+        marks.append((start, end, marker))
+        marks += [(start, end, "") for start, end in others]
     for start, end, marker in sorted(marks, reverse=True):
         text = text[:start] + marker + text[end:]
     return text, False

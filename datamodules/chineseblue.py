@@ -63,10 +63,8 @@ def mentions(
         text, entities = text_at(where, record, "text"), []
         for mention in _list(where, record, "mention_data"):
             surface, kind = text_at(where, mention, "mention"), text_at(where, mention, "type")
-            given, folded = (
-                whole_number(where, f"the offset of {excerpt(surface)}", mention.get("offset")),
-                surface.casefold(),
-            )
+            given = whole_number(where, f"the offset of {excerpt(surface)}", mention.get("offset"))
+            folded = surface.casefold()
             near = [
                 s
                 for s in (given, given - 1, given + 1)
@@ -107,11 +105,9 @@ def read_nested(
     for where, record in json_records(path, encoding):
         text, entities = text_at(where, record, "text"), []
         for entity in _list(where, record, "entities"):
-            start, end, kind = (
-                entity.get("start_idx"),
-                entity.get("end_idx"),
-                text_at(where, entity, "type"),
-            )
+            start = entity.get("start_idx")
+            end = entity.get("end_idx")
+            kind = text_at(where, entity, "type")
             if type(start) is not int or type(end) is not int or not 0 <= start <= end < len(text):
                 raise InputError(
                     f"{where}: entity ({start!r}, {end!r}) is outside its text of {len(text)}"
@@ -131,13 +127,10 @@ def read_nested(
 def schema(path: Path) -> list[str]:
     """The classes of CMeIE's 53_schemas.json, a line each: `subject type|predicate|object type`."""
     names = ("subject_type", "predicate", "object_type")
-    return some(
-        [
-            "|".join(text_at(where, record, n) for n in names)
-            for where, record in json_records(path)
-        ],
-        path,
-    )
+    classes = []
+    for where, record in json_records(path):
+        classes.append("|".join(text_at(where, record, name) for name in names))
+    return some(classes, path)
 
 
 def places(text: str, wanted: str) -> list[int]:
@@ -167,6 +160,14 @@ def nearest(
     return a, b
 
 
+def _value_at(where: str, triple: dict[str, Any], key: str) -> str:
+    """A string, or the one under "@value" of an object."""
+    value = triple.get(key)
+    if isinstance(value, dict):
+        return text_at(where, value, "@value")
+    return text_at(where, triple, key)
+
+
 def triples(
     path: Path,
     *,
@@ -189,24 +190,16 @@ def triples(
         text, name = text_at(where, record, "text"), line_id(path, where)
         relations: dict[tuple[str, str], list[str]] = defaultdict(list)
         for triple in _list(where, record, "spo_list"):
-            value, kind = triple.get("object"), triple.get("object_type")
+            value = triple.get("object")
             extra = set(value) - {"@value"} if isinstance(value, dict) else ()
             if extra:
                 raise InputError(
                     f"{where}: expected one '@value' as the object, got also"
                     f" {', '.join(sorted(extra))}."
                 )
-            object_ = (
-                text_at(where, value, "@value")
-                if isinstance(value, dict)
-                else text_at(where, triple, "object")
-            )
-            kind = (
-                text_at(where, kind, "@value")
-                if isinstance(kind, dict)
-                else text_at(where, triple, "object_type")
-            )
-            label = f"{text_at(where, triple, 'subject_type')}|{text_at(where, triple, 'predicate')}|{kind}"  # noqa: E501
+            object_, kind = (_value_at(where, triple, key) for key in ("object", "object_type"))
+            parts = (text_at(where, triple, key) for key in ("subject_type", "predicate"))
+            label = "|".join((*parts, kind))
             if classes is not None and label not in classes:
                 raise InputError(
                     f"{where}: {label!r} is no class of the schema. Use the schema of the same"

@@ -15,6 +15,7 @@ import hashlib
 import shutil
 from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -34,7 +35,12 @@ from core.executor import Part, parts_folder
 from core.files import InputError, atomic_folder
 from core.json_files import digest, json_lines
 from core.reading import sha256
-from datamodules.tokenizers import load_tokenizer, token_spans, tokenizer_fingerprint
+from datamodules.tokenizers import (
+    load_tokenizer,
+    token_spans,
+    tokenizer_fingerprint,
+    word_beginnings,
+)
 from kg.graph import KnowledgeGraph, Numbers, fingerprint
 from kg.linking.run import parts
 
@@ -144,14 +150,6 @@ def _token_mentions(
     return mentions
 
 
-def _word_starts(words: list[int | None]) -> np.ndarray:
-    """Whether each token begins a word, by the tokens' numbers of words."""
-    numbers = np.array([-1 if word is None else word for word in words], np.int64)
-    if not len(numbers):
-        return np.zeros(0, bool)
-    return np.concatenate([[True], numbers[1:] != numbers[:-1]])
-
-
 def _examples(
     part: Path,
     tokenizer: PreTrainedTokenizerFast,
@@ -180,7 +178,7 @@ def _examples(
                     f" the limit is {limit}. Choose --long_texts split or truncate, or a longer"
                     " --max_length."
                 )
-            word_start = _word_starts(encodings.word_ids(i))
+            word_start = word_beginnings(encodings.word_ids(i))
             mentions = _token_mentions(row, encodings["offset_mapping"][i], counts)
             outside = is_held_out(row.record["text"], held_out)
             for start, end in _pieces(word_start, mentions, limit):
@@ -330,7 +328,7 @@ def build_corpus(
             )
         checksums = folder.finish(todo, {})["sha256"]
         _merge([made / part.name for part in todo], checksums, target / "arrays")
-        total = {name: sum(own[name] for own in counts) for name in counts[0]}
+        total = {name: sum(map(itemgetter(name), counts)) for name in counts[0]}
         sums = {f"arrays/{name}.npy": sha256(target / "arrays" / f"{name}.npy") for name in ARRAYS}
         write_manifest(target, {"settings": settings, "counts": total, "sha256": sums})
     shutil.rmtree(made)

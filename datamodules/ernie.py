@@ -95,9 +95,9 @@ class ERNIEData(OrderedText):
 
     def by_frequency(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """(n,) entities drawn as often as the training text mentions them."""
-        return np.searchsorted(
-            self.cumulated, rng.integers(max(1, int(self.cumulated[-1])), size=n), side="right"
-        )
+        mentions = max(1, int(self.cumulated[-1]))
+        drawn = rng.integers(mentions, size=n)
+        return np.searchsorted(self.cumulated, drawn, side="right")
 
     def example(self, index: int, rng: np.random.Generator, held_out: bool) -> ERNIEExample:
         text, mentions, _ = self.read_sequence(index, rng)
@@ -117,9 +117,10 @@ class ERNIEData(OrderedText):
         others = stack_rows(among, -1)[asked[:, 0]]  # (P, C - 1)
         others = np.where(others == asked[:, 3:], -1, others)
         counts = [(text.mlm_labels >= 0).sum(), (text.order >= 0).sum(), len(asked)]
+        aligned = Aligned(torch.from_numpy(read[:, :3].copy()), torch.from_numpy(read[:, 3].copy()))
         return ERNIEBatch(
             *text,
-            Aligned(torch.from_numpy(read[:, :3].copy()), torch.from_numpy(read[:, 3].copy())),
+            aligned,
             torch.from_numpy(asked[:, :3].copy()),
             torch.from_numpy(np.concatenate([asked[:, 3:], others], axis=1)),
             torch.tensor(counts, dtype=torch.float32),

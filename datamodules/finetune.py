@@ -7,9 +7,9 @@ a window cuts off is a gold entity that nobody predicted, so it counts as missed
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,14 +23,21 @@ from core.dotted import import_object
 from core.files import InputError
 from datamodules.rows import pad_rows
 from datamodules.steps import sort_pools
+from datamodules.tagging import (
+    SENTENCE_ENDS,
+    bio_decoded,
+    bio_labels,
+    overlapping_windows,
+    unit_spans,
+    units,
+    windows,
+)
 from datamodules.tasks import Pair, Relation, Tagged, Task, load_task
 from datamodules.tasks.selection import select_examples
 from datamodules.tokenizers import load_tokenizer
 
 IGNORE = -100
 MAX_UNKNOWN = 0.10  # share of unknown tokens above which an encoder cannot be judged on a text
-WORDS = re.compile(r"\w+|[^\w\s]")
-SENTENCE_ENDS = frozenset("。！？；.!?;")
 
 
 class FinetuneBatch(NamedTuple):
@@ -62,95 +69,6 @@ class Feature(NamedTuple):
     second: int = 0  # where the second of two texts begins, in tokens
 
 
-def units(example: Tagged, language: str) -> list[tuple[int, int]]:
-    """What a tagger labels: the source's words; else every character that is no space (Chinese), or
-    words and signs."""
-    if example.words is not None:
-        return example.words
-    if language == "zh":
-        return [(i, i + 1) for i, c in enumerate(example.text) if not c.isspace()]
-    return [m.span() for m in WORDS.finditer(example.text)]
-
-
-def unit_spans(
-    entities: Sequence[tuple[int, int, str]], unit: Sequence[tuple[int, int]]
-) -> list[tuple[int, int, str]]:
-    """Entities as (first unit, last unit + 1, type); one that begins or ends inside a unit is left
-    out."""
-    starts, ends = (
-        {s: i for i, (s, _) in enumerate(unit)},
-        {e: i + 1 for i, (_, e) in enumerate(unit)},
-    )
-    found = [(starts.get(s, -1), ends.get(e, -1), t) for s, e, t in entities]
-    return [(s, e, t) for s, e, t in found if 0 <= s < e]
-
-
-def bio_labels(
-    spans: Sequence[tuple[int, int, str]], length: int, types: Sequence[str]
-) -> list[int]:
-    """0 for O, 2t+1 for B and 2t+2 for I of type t; of overlapping spans the longest is
-    labelled."""
-    labels = [0] * length
-    for start, end, kind in sorted(spans, key=lambda s: (s[0] - s[1], s[0])):
-        if kind in types and not any(labels[start:end]):
-            t = types.index(kind)
-            labels[start] = 2 * t + 1
-            labels[start + 1 : end] = [2 * t + 2] * (end - start - 1)
-    return labels
-
-
-def bio_decoded(labels: Sequence[int], types: Sequence[str]) -> list[tuple[int, int, str]]:
-    """Spans (first, last + 1, type) of labels as in :func:`bio_labels`; an I that continues nothing
-    opens a span."""
-    spans: list[tuple[int, int, str]] = []
-    start, kind = -1, -1
-    for i, label in enumerate([*labels, 0]):
-        t, inside = (label - 1) // 2, label > 0 and label % 2 == 0
-        if start >= 0 and not (inside and t == kind):
-            spans.append((start, i, types[kind]))
-            start = -1
-        if label and start < 0:
-            start, kind = i, t
-    return spans
-
-
-def windows(sizes: Sequence[int], ends: Sequence[bool], room: int) -> list[tuple[int, int]]:
-    """Cut units of `sizes` tokens into windows (first, last + 1) of at most `room` tokens.
-
-    A window ends after a sentence's end (`ends`) if there is one in its second half. A unit of more
-    than `room` tokens is a window of its own.
-    """
-    cuts, first, total = [], 0, 0
-    for i, size in enumerate(sizes):
-        if i > first and total + size > room:
-            cut = next((j + 1 for j in range(i - 1, first + (i - first) // 2, -1) if ends[j]), i)
-            cuts.append((first, cut))
-            first, total = cut, sum(sizes[cut:i])
-        total += size
-    return [*cuts, (first, len(sizes))] if len(sizes) > first else cuts
-
-
-def overlapping_windows(sizes: Sequence[int], room: int, overlap: int) -> list[tuple[int, int]]:
-    """Cut units of `sizes` tokens into windows (first, last + 1) of at most `room` tokens, each one
-    beginning at most `overlap` tokens before the end of the one before. A unit of more than `room`
-    tokens is a window of its own.
-    """
-    cuts, first = [], 0
-    while first < len(sizes):
-        last, total = first + 1, sizes[first]
-        while last < len(sizes) and total + sizes[last] <= room:
-            total, last = total + sizes[last], last + 1
-        cuts.append((first, last))
-        if last == len(sizes):
-            break
-        # the next window has room for one more unit
-        start, shared, most = last, 0, min(overlap, room - sizes[last])
-        while start - 1 > first and shared + sizes[start - 1] <= most:
-            start, shared = start - 1, shared + sizes[start - 1]
-        first = start
-    return cuts
-
-
 def refuse_unknown(
     manifest: dict[str, Any],
     tokenizer: PreTrainedTokenizerFast,
@@ -177,9 +95,10 @@ def check_text(task: Task, tokenizer_name: str) -> None:
     2,000 examples."""
     tokenizer = load_tokenizer(tokenizer_name)
     examples = task.splits["train"][:: max(1, len(task.splits["train"]) // 2000)]
-    texts = [
-        t for e in examples for t in ((e.first, e.second) if isinstance(e, Pair) else (e.text,))
-    ]
+    texts: list[str] = []
+    for example in examples:
+        is_pair = isinstance(example, Pair)
+        texts += [example.first, example.second] if is_pair else [example.text]
     for marker in task.manifest.get("markers") or []:
         texts = [t.replace(marker, " ") for t in texts]
     if task.manifest["language"] == "zh":  # as a tagger reads it: every character for itself
@@ -187,9 +106,8 @@ def check_text(task: Task, tokenizer_name: str) -> None:
     encoded = tokenizer(
         texts, add_special_tokens=False, return_attention_mask=False, verbose=False
     )["input_ids"]
-    refuse_unknown(
-        task.manifest, tokenizer, (i for ids in encoded for i in ids), tokenizer.all_special_ids
-    )
+    ids = chain.from_iterable(encoded)
+    refuse_unknown(task.manifest, tokenizer, ids, tokenizer.all_special_ids)
 
 
 class FinetuneData(pl.LightningDataModule):
@@ -229,11 +147,9 @@ class FinetuneData(pl.LightningDataModule):
         super().__init__()
         self.folder, self.tokenizer_name, self.max_length = task, tokenizer, max_length
         self.batch_size, self.eval_batch_size = batch_size, eval_batch_size
-        self.linker_name, self.linker_folder, self.linker_settings = (
-            linker,
-            linker_folder,
-            linker_settings or {},
-        )
+        self.linker_name = linker
+        self.linker_folder = linker_folder
+        self.linker_settings = linker_settings or {}
         self.linker: Callable[[list[str], list[list[tuple[int, int]]]], Any] | None = None
         self.negatives, self.num_workers, self.seed = negatives, num_workers, seed
         self.share = share
@@ -260,12 +176,10 @@ class FinetuneData(pl.LightningDataModule):
     ) -> None:
         """Load tokenizer and linker for examples of `kind`: all that :meth:`build_features` and
         :meth:`batch` need besides the examples."""
-        self.kind, self.labels, self.language, self.markers = (
-            kind,
-            list(labels),
-            language,
-            list(markers),
-        )
+        self.kind = kind
+        self.labels = list(labels)
+        self.language = language
+        self.markers = list(markers)
         self.tokenizer: PreTrainedTokenizerFast = load_tokenizer(self.tokenizer_name)
         self.tokenizer.add_tokens(self.markers, special_tokens=True)
         if self.linker_name is not None:
@@ -277,9 +191,9 @@ class FinetuneData(pl.LightningDataModule):
         return [int(i) for i in self.tokenizer.convert_tokens_to_ids(markers)] if markers else []  # type: ignore[union-attr]
 
     def check_unknown(self) -> None:
-        known = set(self.tokenizer.all_special_ids) | set(self.marker_ids(self.markers))
-        ids = (i for f in self.features["train"] for i in f.ids)
-        refuse_unknown(self.task.manifest, self.tokenizer, ids, known)
+        special = set(self.tokenizer.all_special_ids) | set(self.marker_ids(self.markers))
+        ids = chain.from_iterable(feature.ids for feature in self.features["train"])
+        refuse_unknown(self.task.manifest, self.tokenizer, ids, special)
 
     # --- features ---------------------------------------------------------------------------------
 
@@ -449,9 +363,10 @@ class FinetuneData(pl.LightningDataModule):
         if self.kind == "ranking":
             items = self._duels(rng)
         else:
-            known = [i for i, f in enumerate(features) if f.unit or f.label != IGNORE]
-            items = np.array(known)[:, None]
-        lengths = np.array([max(len(features[i].ids) for i in item) for item in items])
+            labelled = [i for i, f in enumerate(features) if f.unit or f.label != IGNORE]
+            items = np.array(labelled, np.int64)[:, None]
+        tokens = np.array([len(feature.ids) for feature in features])
+        lengths = tokens[items].max(axis=1)
         ordered = items[sort_pools(rng.permutation(len(items)), lengths, self.batch_size)]
         batches = [
             ordered[i : i + self.batch_size].ravel()
@@ -471,7 +386,7 @@ class FinetuneData(pl.LightningDataModule):
         for i, f in enumerate(self.features["train"]):
             example = self.examples["train"][f.example]
             (right if example.label == "1" else wrong)[example.document].append(i)
-        others = np.array([i for group in wrong.values() for i in group])
+        others = np.array(list(chain.from_iterable(wrong.values())))
         if not right or not len(others):
             raise InputError(
                 f"{self.folder}: ranking needs right and wrong answers in train; there is only one"
@@ -517,16 +432,7 @@ class FinetuneData(pl.LightningDataModule):
 
     def gold(self, split: str) -> list[list[Any]]:
         """Per example: gold spans (start, end, type) in characters, or gold classes."""
-        return [
-            (
-                list(e.entities)
-                if isinstance(e, Tagged)
-                else list(e.gold)
-                if isinstance(e, Relation)
-                else [e.label]
-            )
-            for e in self.examples[split]
-        ]
+        return [_gold_of(example) for example in self.examples[split]]
 
     def decode_outputs(self, split: str, outputs: dict[int, Any]) -> list[Any]:
         """Predictions per example from the head's outputs per sequence.
@@ -538,11 +444,9 @@ class FinetuneData(pl.LightningDataModule):
         """
         if self.kind not in ("ner", "nested"):
             rows = [outputs[i] for i in range(len(self.features[split]))]
-            return (
-                [float(r) for r in rows]
-                if self.kind == "ranking"
-                else [self.labels[int(r)] for r in rows]
-            )
+            if self.kind == "ranking":
+                return [float(row) for row in rows]
+            return [self.labels[int(row)] for row in rows]
         found: list[list[tuple[int, int, str]]] = [[] for _ in self.examples[split]]
         labels: list[list[int]] = [[] for _ in self.examples[split]]
         for i, f in enumerate(self.features[split]):
@@ -560,6 +464,12 @@ class FinetuneData(pl.LightningDataModule):
             spans = bio_decoded(own, self.labels) if self.kind == "ner" else spans
             result.append([(unit[s][0], unit[e - 1][1], t) for s, e, t in spans])
         return result
+
+
+def _gold_of(example: Tagged | Relation | Pair) -> list[Any]:
+    if isinstance(example, Tagged):
+        return list(example.entities)
+    return list(example.gold) if isinstance(example, Relation) else [example.label]
 
 
 class _Batches(Dataset[FinetuneBatch]):

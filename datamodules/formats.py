@@ -169,10 +169,10 @@ def pubtator(
     """PubTator documents with the type of every mention, those without an entity id too; `merged`
     replaces all types."""
     found = _counter(found)
-    texts = [
-        Tagged(name, name, text, sorted({(a.start, a.end, merged or a.type) for a in given}))
-        for _, name, text, given in pubtator_annotations(path, encoding, found)
-    ]
+    texts = []
+    for _, name, text, mentions in pubtator_annotations(path, encoding, found):
+        entities = {(a.start, a.end, merged or a.type) for a in mentions}
+        texts.append(Tagged(name, name, text, sorted(entities)))
     _count_overlaps(texts, found)
     return some(texts, path)
 

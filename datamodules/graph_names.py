@@ -54,12 +54,13 @@ class NameSource:
 
     def report_no_names(self, graphs: Sequence[str]) -> InputError:
         """The error for graphs of which no name is left."""
-        names = [KnowledgeGraph.load(graph).names["language"] for graph in graphs]
-        heard = {language for column in names for language in pc.unique(column).to_pylist()}
+        languages: set[str] = set()
+        for graph in graphs:
+            languages.update(KnowledgeGraph.load(graph).names["language"].unique().to_pylist())
         return InputError(
             f"{', '.join(graphs)}: no name is left of languages {', '.join(self.languages)}"
             f" and kinds {', '.join(self.kinds) if self.kinds else 'all'}; the graphs' languages"
-            f" are {', '.join(sorted(heard)) or 'none'}"
+            f" are {', '.join(sorted(languages)) or 'none'}"
         )
 
 

@@ -25,7 +25,7 @@ from datamodules.ordered import Ordered, OrderedText, blank, save_array
 from datamodules.rows import longest, most, number_rows
 from datamodules.steps import Places
 from kg.graph import KnowledgeGraph
-from kg.linking.matcher import never_matches
+from kg.linking.matchable import never_matches
 
 
 class Candidates(NamedTuple):
@@ -135,10 +135,8 @@ class KnowBERTData(OrderedText):
 
     def collate(self, examples: list[KnowBERTExample]) -> KnowBERTBatch:
         texts, mentions = zip(*examples, strict=True)
-        text, found = (
-            self.texts(texts),
-            candidates(number_rows(mentions, 3), self.table, self.frequency),
-        )
+        text = self.texts(texts)
+        found = candidates(number_rows(mentions, 3), self.table, self.frequency)
         counts = [
             (text.mlm_labels >= 0).sum(),
             (text.order >= 0).sum(),
@@ -164,8 +162,6 @@ def linker(
     foreign  share of those that are given another entity's candidates
     """
     found = links(folder, hits, foreign, ("candidates.npy", "frequency.npy"))
-    table, frequency = (
-        np.load(Path(folder) / f"{name}.npy", allow_pickle=False)
-        for name in ("candidates", "frequency")
-    )
+    table = np.load(Path(folder) / "candidates.npy", allow_pickle=False)
+    frequency = np.load(Path(folder) / "frequency.npy", allow_pickle=False)
     return lambda texts, offsets: candidates(found(texts, offsets), table, frequency)

@@ -116,7 +116,8 @@ class OrderedText(CorpusData):
             found.ids, unit, rng, self.mask_id, self.random_ids, **self.rates
         )
         place, whole = place_segments(n, cut, swap), n + 2 + (cut > 0)
-        middle = (n - cut if swap else cut) + 1 if cut else whole
+        first_part = n - cut if swap else cut
+        middle = first_part + 1 if cut else whole
         rows = np.full((2, whole), self.tokenizer.sep_token_id, np.int64)
         rows[:, 0], rows[0, place], rows[1, place] = self.tokenizer.cls_token_id, ids, found.ids
         labels = np.full(whole, IGNORE, np.int64)

@@ -9,6 +9,7 @@ hyphen replaces two that overlap (@CHEM-GENE$).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations, pairwise, permutations
 
 from core.files import InputError
 from datamodules.blurb import replace
@@ -43,9 +44,8 @@ def mark_pair(text: str, first: Place, second: Place, markers: Sequence[str]) ->
                 " characters"
             )
     if _around(markers):
-        opening, closing = (
-            [m for m in markers if m.startswith("[/") == closes] for closes in (False, True)
-        )
+        opening = [marker for marker in markers if not marker.startswith("[/")]
+        closing = [marker for marker in markers if marker.startswith("[/")]
         return mark_spans(
             text, [(*first, opening[0], closing[0]), (*second, opening[1], closing[1])]
         )
@@ -67,17 +67,14 @@ def candidate_pairs(types: Sequence[str | None], markers: Sequence[str]) -> list
     entities, every pair in both orders.
     """
     numbers = range(len(types))
+    ordered = list(permutations(numbers, 2))
     if _around(markers):
-        return [(i, j) for i in numbers for j in numbers if i != j]
+        return ordered
     one, two, _ = (marker and marker.strip("@$").casefold() for marker in _entity_markers(markers))
     if one == two:
-        return [(i, j) for i in numbers for j in numbers if i < j]
-    return [
-        (i, j)
-        for i in numbers
-        for j in numbers
-        if ((types[i] or "").casefold(), (types[j] or "").casefold()) == (one, two)
-    ]
+        return list(combinations(numbers, 2))
+    folded = [(kind or "").casefold() for kind in types]
+    return [(i, j) for i, j in ordered if (folded[i], folded[j]) == (one, two)]
 
 
 def sentences(text: str, language: str, places: Sequence[Place]) -> list[Place]:
@@ -85,9 +82,9 @@ def sentences(text: str, language: str, places: Sequence[Place]) -> list[Place]:
     cut one of `places`; else the whole text, as the examples of Chinese tasks are whole texts
     (CMeIE).
     """
-    starts = sentence_starts(text) if language == "en" else [0]
-    starts = [
-        0,
-        *(s for s in starts if 0 < s < len(text) and not any(a < s < b for a, b in places)),
-    ]
-    return list(zip(starts, [*starts[1:], len(text)], strict=True))
+    starts = [0]
+    for start in sentence_starts(text) if language == "en" else ():
+        is_cut = any(first < start < last for first, last in places)
+        if 0 < start < len(text) and not is_cut:
+            starts.append(start)
+    return list(pairwise([*starts, len(text)]))

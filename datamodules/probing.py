@@ -44,14 +44,20 @@ from core.arrays import read_table
 from core.artifact import Artifact
 from core.files import InputError, explain_error
 from core.json_files import digest
-from core.reading import excerpt
+from datamodules.relation_templates import (
+    MASK,
+    TEXT,
+    Row,
+    answered_within,
+    fill_template,
+    find_template,
+    read_templates,
+)
 from kg.graph import KnowledgeGraph, fingerprint
 
 FORMAT = 1
 FILE = "queries.parquet"
 QUERIES = Artifact("queries", "kepl data queries --help", FORMAT, ("settings",), FILE)
-MASK = "[MASK]"
-TEXT = "relation"  #: --prompts: the relation's name
 JOINED = " || "  #: between the answers in a field of MedLAMA's tables
 MEDLAMA = ("head_cui", "head_name", "rel", "tail_names", "tail_cuis")
 SCHEMA = pa.schema(
@@ -64,7 +70,6 @@ SCHEMA = pa.schema(
         ("within", pa.bool_()),
     ]
 )
-_WORD = re.compile(r"[A-Za-z0-9]")
 
 
 class Query(NamedTuple):
@@ -76,85 +81,6 @@ class Query(NamedTuple):
     answers: list[str]  # entity ids, any of which is right
     names: list[list[str]]  # all names of each
     within: bool  # Type 1: a name of an answer is in the text
-
-
-Row = tuple[str, str, dict[str, str]]  # path, path:line, values
-
-
-def phrase(relation: str) -> str:
-    """A relation's name as the words of a sentence."""
-    words = relation.replace("_", " ").split()
-    if "".join(words).lower() == "isa":
-        return "is a"
-    if words and words[-1].lower() in ("of", "as", "by") and words[0].lower() != "is":
-        words = ["is", *words]
-    return " ".join(words)
-
-
-def template_of(relation: str) -> str:
-    """The template that a relation's own name makes."""
-    return f"[X] {phrase(relation)} [Y]."
-
-
-def fill_template(template: str, head: str, tail: str) -> str:
-    """The template with head in the place of [X] and tail in that of [Y]; white space is one space,
-    none before the full stop."""
-    text = re.sub(r"\[[XY]\]", lambda place: head if place.group() == "[X]" else tail, template)
-    return re.sub(r"\s+\.$", ".", " ".join(text.split()))
-
-
-def contains_name(text: str, name: str) -> bool:
-    """Whether a name is in a text, both in lower case, as the module's docstring says."""
-    start = text.find(name) if name else -1
-    while start >= 0:
-        end = start + len(name)
-        joined_before = start > 0 and _WORD.match(text[start - 1]) and _WORD.match(name[0])
-        joined_behind = end < len(text) and _WORD.match(text[end]) and _WORD.match(name[-1])
-        if not joined_before and not joined_behind:
-            return True
-        start = text.find(name, start + 1)
-    return False
-
-
-def answered_within(text: str, names: Iterable[Iterable[str]]) -> bool:
-    """Whether a query is of Type 1."""
-    low = text.replace(MASK, " ").lower()
-    return any(contains_name(low, name.lower().strip()) for several in names for name in several)
-
-
-def read_templates(rows: Iterable[Row], path: str, column: str) -> dict[str, str]:
-    """{relation: template} of a table with the columns pid and `column`. Raises InputError
-    path:line for a broken one."""
-    found: dict[str, str] = {}
-    for _, where, row in rows:
-        if "pid" not in row or column not in row:
-            raise InputError(
-                f"{where}: expected the columns pid and {column}, got {', '.join(row)}. Choose"
-                f" --prompts from its columns, or '{TEXT}' for the relations' names."
-            )
-        text = row[column]
-        if text.count("[X]") != 1 or text.count("[Y]") != 1 or not row["pid"]:
-            raise InputError(
-                f"{where}: expected a relation and a template with one [X] and one [Y], got"
-                f" {excerpt(text)}. Fix the line."
-            )
-        found[row["pid"]] = text
-    if not found:
-        raise InputError(f"{path}: no template in this file; expected a line for each relation.")
-    return found
-
-
-def find_template(relation: str, known: Mapping[str, str] | None, where: str) -> str:
-    """The template of a relation: its name's, or that of a table. Raises InputError when the table
-    has none."""
-    if known is None:
-        return template_of(relation)
-    if relation not in known:
-        raise InputError(
-            f"{where}: no template for the relation {relation!r}. Add a line for it, or leave"
-            " --prompts out."
-        )
-    return known[relation]
 
 
 def draw_places(size: int, most: int | None, seed: int, relation: str) -> np.ndarray:
@@ -240,19 +166,14 @@ def queries(
 def names_of(graph: KnowledgeGraph, entities: np.ndarray) -> dict[str, list[str]]:
     """{id: its names, the preferred one first, each once} of entities by index."""
     ids = graph.ids.take(pa.array(entities))
-    found = {
-        i: {name: None} if name else {}
-        for i, name in zip(
-            ids.to_pylist(),
-            graph.entities["name"].take(pa.array(entities)).to_pylist(),
-            strict=True,
-        )
-    }
-    own = graph.names.filter(pc.is_in(graph.names["id"], value_set=ids))
-    for i, name in zip(own["id"].to_pylist(), own["name"].to_pylist(), strict=True):
-        if name:
-            found[i][name] = None
-    return {i: list(names) for i, names in found.items()}
+    preferred = graph.entities.take(pa.array(entities))
+    others = graph.names.filter(pc.is_in(graph.names["id"], value_set=ids))
+    names: dict[str, dict[str, None]] = {entity: {} for entity in ids.to_pylist()}
+    for table in (preferred, others):
+        for entity, name in zip(table["id"].to_pylist(), table["name"].to_pylist(), strict=True):
+            if name:
+                names[entity][name] = None
+    return {entity: list(several) for entity, several in names.items()}
 
 
 def _rows(name: str, stream: Iterable[bytes]) -> Iterator[Row]:
@@ -320,7 +241,7 @@ def medlama_path(path: Path) -> Path:
     """`path` itself, or the archive medlama*.tar.gz below it when it is a folder without MedLAMA's
     tables."""
     if path.is_dir() and not any(path.rglob("*_1000.csv")):
-        return next(iter(sorted(path.rglob("medlama*.tar.gz"))), path)
+        return min(path.rglob("medlama*.tar.gz"), default=path)
     return path
 
 
@@ -409,10 +330,10 @@ def counts_of(made: Sequence[Query]) -> dict[str, float]:
 def _save(
     folder: Path, settings: Mapping[str, Any], made: Sequence[Query], left_out: Mapping[str, int]
 ) -> Path:
-    columns = {field: [getattr(q, field) for q in made] for field in Query._fields}
+    queries = pa.Table.from_pylist([query._asdict() for query in made], schema=SCHEMA)
     manifest = {"settings": settings, "counts": counts_of(made), "left_out": left_out}
     with QUERIES.create(folder, manifest) as partial:
-        pq.write_table(pa.table(columns, schema=SCHEMA), partial / FILE, compression="zstd")
+        pq.write_table(queries, partial / FILE, compression="zstd")
     return folder
 
 

@@ -90,9 +90,10 @@ def questions(
         else:
             found[FURTHER] += bool(own)
             own.append((line_id(path, where), answer))
-    return some(
-        [Pair(i, group(q), q, answer, "1") for q, own in answers.items() for i, answer in own], path
-    )
+    pairs: list[Pair] = []
+    for question, own in answers.items():
+        pairs += [Pair(i, group(question), question, answer, "1") for i, answer in own]
+    return some(pairs, path)
 
 
 def _rank(seed: int, text: str) -> str:

@@ -177,10 +177,8 @@ class RerankerInputs:
             sep,
         ]
         owner, second = [sizes.candidates] * len(ids), [0] * len(ids)
-        scores, there, is_right = (
-            np.zeros(sizes.candidates, np.float32),
-            *np.zeros((2, sizes.candidates + 1), bool),
-        )
+        scores = np.zeros(sizes.candidates, np.float32)
+        there, is_right = np.zeros((2, sizes.candidates + 1), bool)
         for place, number in enumerate(chosen):
             own = [*self.tokens(sample.candidates[number])[: sizes.name], sep]
             ids += own

@@ -5,13 +5,15 @@ from __future__ import annotations
 import numpy as np
 from transformers import PreTrainedTokenizerFast
 
+from datamodules.tokenizers import tokens_by_id
+
 SENTENCE_ENDS = ("。", "！", "？", "；", "!", "?", ";", ".")
 
 
 def ends_of_sentences(tokenizer: PreTrainedTokenizerFast) -> np.ndarray:
     """Ids of the tokens that end a sentence."""
-    names = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
-    return np.array([i for i, name in enumerate(names) if name in SENTENCE_ENDS], np.int64)
+    tokens = tokens_by_id(tokenizer)
+    return np.array([i for i, token in enumerate(tokens) if token in SENTENCE_ENDS], np.int64)
 
 
 def cut_place(word_start: np.ndarray, spans: np.ndarray, ends: np.ndarray) -> int:

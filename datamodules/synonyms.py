@@ -146,17 +146,17 @@ def samples(
     for a, b in pairs:
         equals[a].add(b)
         equals[b].add(a)
-    kinds, names, ids = (
-        type_entities(graph, pairs),
-        graph.entities["name"].to_pylist(),
-        graph.ids.to_pylist(),
-    )
+    kinds = type_entities(graph, pairs)
+    names = graph.entities["name"].to_pylist()
+    ids = graph.ids.to_pylist()
     found: Counter[str] = Counter()
     if limit is not None and limit < len(pairs):
         found["pairs beyond the limit"] = len(pairs) - limit
         pairs = [pairs[i] for i in np.sort(rng.choice(len(pairs), limit, replace=False))]
     around = neighbour_sets(graph)
-    questions = [q for a, b in pairs for q in ((a, b), (b, a))]
+    questions: list[tuple[int, int]] = []
+    for a, b in pairs:
+        questions += [(a, b), (b, a)]
     alike = find_alike(names, kinds, [gold for _, gold in questions], rules.similarity)
     result: list[Sample] = []
     for query, gold in questions:
@@ -238,8 +238,8 @@ def build_samples(
     counts = {"samples": len(made), "of shared neighbours": sum(s.shared for s in made)}
     manifest = {"settings": settings, "counts": counts, "left_out": dict(dropped)}
     with SAMPLES.create(folder, manifest) as partial:
-        columns = {field: [getattr(s, field) for s in made] for field in Sample._fields}
-        pq.write_table(pa.table(columns), partial / FILE, compression="zstd")
+        table = pa.Table.from_pylist([sample._asdict() for sample in made])
+        pq.write_table(table, partial / FILE, compression="zstd")
     return folder
 
 
@@ -279,13 +279,11 @@ class Pairs:
         places: dict[str, list[tuple[int, int]]] = defaultdict(list)
         for last, name in self._automaton.iter(sentence):
             places[name].append((last + 1 - len(name), last + 1))
-        return any(
-            a[1] <= b[0] or b[1] <= a[0]
-            for name, own in places.items()
-            for partner in self.partners[name] & places.keys()
-            for a in own
-            for b in places[partner]
-        )
+        for name, spans in places.items():
+            for partner in self.partners[name] & places.keys():
+                if any(a[1] <= b[0] or b[1] <= a[0] for a in spans for b in places[partner]):
+                    return True
+        return False
 
 
 def drop(synonyms: str, input: list[str], out: str) -> str:

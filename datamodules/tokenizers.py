@@ -8,6 +8,7 @@ import logging
 import os
 from collections.abc import Iterable, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -147,13 +148,26 @@ def tokenizer_fingerprint(tokenizer: PreTrainedTokenizerFast) -> str:
     return digest({k: v for k, v in content.items() if k not in ("padding", "truncation")})
 
 
+def tokens_by_id(tokenizer: PreTrainedTokenizerFast) -> list[str]:
+    """Every token of the vocabulary."""
+    return tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))  # type: ignore[return-value]
+
+
+def word_beginnings(words: list[int | None]) -> np.ndarray:
+    """Whether each token begins a word, by the tokens' numbers of words."""
+    numbers = np.array([-1 if word is None else word for word in words], np.int64)
+    if not len(numbers):
+        return np.zeros(0, bool)
+    return np.concatenate([[True], numbers[1:] != numbers[:-1]])
+
+
 def replacements(tokenizer: PreTrainedTokenizerFast) -> np.ndarray:
     """Ids of the tokens that may replace another one in masked text: all but the special and the
     unused ones."""
     special = set(tokenizer.all_special_ids)
-    names = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
+    tokens = tokens_by_id(tokenizer)
     return np.array(
-        [i for i, name in enumerate(names) if i not in special and not name.startswith("[unused")]
+        [i for i, name in enumerate(tokens) if i not in special and not name.startswith("[unused")]
     )
 
 
@@ -207,9 +221,8 @@ def _tokens(
         verbose=False,
     )["input_ids"]
     ids = [one[:most] for one in ids]
-    return np.array([token for one in ids for token in one], _kind(tokenizer)), np.array(
-        [len(one) for one in ids], np.int64
-    )
+    tokens = np.array(list(chain.from_iterable(ids)), _kind(tokenizer))
+    return tokens, np.array(list(map(len, ids)), np.int64)
 
 
 def _kind(tokenizer: PreTrainedTokenizerFast) -> type[np.unsignedinteger[Any] | np.int32]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +89,9 @@ def word_pieces(words: Counter[str], size: int) -> list[str]:
     if not words or size < 1:
         return []
     scale = min(1.0, REPEATS / words.total())
-    shown = (word for word, n in sorted(words.items()) for _ in range(max(1, round(n * scale))))
+    shown = chain.from_iterable(
+        repeat(word, max(1, round(n * scale))) for word, n in sorted(words.items())
+    )
     letters = sorted(set("".join(words)))
     single = [*letters, *(f"##{letter}" for letter in letters)]
     pieces = Tokenizer(models.WordPiece({}, unk_token="[UNK]", max_input_chars_per_word=100))
@@ -111,9 +114,8 @@ def vocabulary(graph: Iterable[str], texts: Iterable[str] = (), pieces: int = 40
     """Tokens in the order of their ids, from the graph's names and further texts."""
     known, words = count_words(graph)
     seen, more = count_words(texts)
-    always = (
-        "".join(chr(c) for first, last in BLOCKS.values() for c in range(first, last + 1)) + SIGNS
-    )
+    blocks = chain.from_iterable(range(first, last + 1) for first, last in BLOCKS.values())
+    always = "".join(map(chr, blocks)) + SIGNS
     characters = {c for c in normaliser().normalize_str(always) if not c.isspace()} | set(known)
     characters |= {c for c, n in seen.items() if n >= RARE}
     inside = [c for c in sorted(characters) if not whole(c)]

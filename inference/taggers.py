@@ -10,7 +10,7 @@
     PairModel      predict(pairs)
     Ranker         rank(question, answers)
 
-Texts are read by the functions of datamodules.finetune, so that a text that fits max_length has the
+Texts are read by the functions of datamodules.tagging, so that a text that fits max_length has the
 result of fine-tuning. English texts are tagged sentence by sentence (datamodules.pairs.sentences),
 as English tasks are. What is still too long is tagged in overlapping windows: of the windows that
 contain a mention, the one with the most units around it decides. Longer pairs, and texts with
@@ -38,8 +38,9 @@ from core.artifact import check_export
 from core.dotted import import_object
 from core.files import InputError
 from core.typed import check_types
-from datamodules.finetune import Feature, FinetuneBatch, FinetuneData, bio_decoded, units
+from datamodules.finetune import Feature, FinetuneBatch, FinetuneData
 from datamodules.pairs import candidate_pairs, mark_pair, may_overlap, sentences
+from datamodules.tagging import bio_decoded, units
 from datamodules.tasks import Pair, Relation, Tagged
 from experiments.names import FineTuned, find_finetuned
 from inference.options import bfloat16, checked_device, checked_texts, uses_bf16

@@ -21,8 +21,8 @@ def write_ids(folder: Path, entities: Sequence[str], relations: Sequence[str]) -
 
 def read_ids(folder: Path) -> tuple[list[str], list[str]]:
     """(entities, relations) that :func:`write_ids` wrote."""
-    files = (folder / "entities.txt", folder / "relations.txt")
-    entities, relations = ([line for _, line in lines(file)] for file in files)
+    entities = [line for _, line in lines(folder / "entities.txt")]
+    relations = [line for _, line in lines(folder / "relations.txt")]
     return entities, relations
 
 

@@ -294,8 +294,10 @@ def table(part: str, rows: dict[str, Any]) -> pa.Table:
 def rows_table(part: str, rows: Iterable[Sequence[str]]) -> pa.Table:
     """A table of the graph's schema for `part` from rows, in the order of its columns."""
     rows = list(rows)
-    columns = enumerate(SCHEMAS[part].names)
-    return table(part, {name: [row[place] for row in rows] for place, name in columns})
+    columns = {}
+    for place, name in enumerate(SCHEMAS[part].names):
+        columns[name] = [row[place] for row in rows]
+    return table(part, columns)
 
 
 def fingerprint(folder: str | Path) -> str:

@@ -164,8 +164,9 @@ class EMBERTData(CorpusData):
         )
         ids = graph.ids.to_pylist()
         same = Thesaurus.load(self.thesaurus)
-        known = {i: names for i, entity in enumerate(ids) if (names := same.names(entity))}
-        if len(same) and not known:
+        by_index = ((i, same.names(entity)) for i, entity in enumerate(ids))
+        synonyms = {i: names for i, names in by_index if names}
+        if len(same) and not synonyms:
             raise InputError(
                 f"{self.thesaurus}: none of its {len(same)} entities is in {self.graph}. Make it of"
                 " that graph: kepl graph thesaurus --help"
@@ -174,7 +175,7 @@ class EMBERTData(CorpusData):
         named = zip(
             graph.index_of(graph.names["id"]).tolist(), graph.names["name"].to_pylist(), strict=True
         )
-        self.names = Replacements(named, types, known, self.tokenizer)
+        self.names = Replacements(named, types, synonyms, self.tokenizer)
         self.random_ids = replacements(self.tokenizer)
         self.end_ids = ends_of_sentences(self.tokenizer)
 
@@ -243,11 +244,9 @@ class EMBERTData(CorpusData):
         ids, second, masked, ends, pairs, around, consistent, hidden, hidden_ids, sequences = zip(
             *examples, strict=True
         )
-        mlm, segments, pair = (
-            stack_rows(masked, IGNORE),
-            stack_rows(ends, IGNORE),
-            np.array(pairs, np.int64),
-        )
+        mlm = stack_rows(masked, IGNORE)
+        segments = stack_rows(ends, IGNORE)
+        pair = np.array(pairs, np.int64)
         replaced_ones, parts = number_rows(around, 2), number_rows(hidden, 5)
         sizes = [
             (mlm != IGNORE).sum(),

@@ -3,13 +3,14 @@ in a name's place."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from transformers import PreTrainedTokenizerFast
 
-from datamodules.tokenizers import token_spans
+from datamodules.tokenizers import token_spans, word_beginnings
 
 
 class Name(NamedTuple):
@@ -32,12 +33,7 @@ def in_tokens(
             verbose=False,
         )
         for i, ids in enumerate(batch["input_ids"]):
-            words = np.array([-1 if w is None else w for w in batch.word_ids(i)], np.int64)
-            start = (
-                np.concatenate([[True], words[1:] != words[:-1]])
-                if len(words)
-                else np.zeros(0, bool)
-            )
+            start = word_beginnings(batch.word_ids(i))
             found.append(Name(np.array(ids, np.int64), start))
             covered.append(np.array(batch["offset_mapping"][i], np.int64).reshape(-1, 2))
     return found, covered
@@ -76,6 +72,17 @@ class Pieces:
         return self.ends.get(ids.astype(np.int64).tobytes())
 
 
+def _named_in_tokens(
+    named: Iterable[tuple[int, str]], tokenizer: PreTrainedTokenizerFast
+) -> Iterator[tuple[int, Name]]:
+    """(entity, name in tokens) of each name that has a token."""
+    pairs = list(named)
+    names, _ = in_tokens([name for _, name in pairs], tokenizer)
+    for (entity, _), name in zip(pairs, names, strict=True):
+        if len(name.ids):
+            yield entity, name
+
+
 class Replacements:
     """Names that may replace a mention.
 
@@ -91,22 +98,16 @@ class Replacements:
         synonyms: Mapping[int, Sequence[str]],
         tokenizer: PreTrainedTokenizerFast,
     ) -> None:
-        every = list(names)
-        found, _ = in_tokens([name for _, name in every], tokenizer)
-        pools: dict[tuple[int, int], dict[bytes, Name]] = {}
-        for (entity, _), name in zip(every, found, strict=True):
-            if len(name.ids):
-                pools.setdefault((len(name.ids), int(types[entity])), {}).setdefault(
-                    name.ids.tobytes(), name
-                )
+        pools: dict[tuple[int, int], dict[bytes, Name]] = defaultdict(dict)
+        for entity, name in _named_in_tokens(names, tokenizer):
+            pool = pools[len(name.ids), int(types[entity])]
+            pool.setdefault(name.ids.tobytes(), name)
         self.types = types
         self.pools = {key: list(pool.values()) for key, pool in pools.items()}
         flat = [(entity, name) for entity, same in synonyms.items() for name in same]
-        found, _ = in_tokens([name for _, name in flat], tokenizer)
         self.same: dict[int, dict[bytes, Name]] = {}
-        for (entity, _), name in zip(flat, found, strict=True):
-            if len(name.ids):
-                self.same.setdefault(entity, {}).setdefault(name.ids.tobytes(), name)
+        for entity, name in _named_in_tokens(flat, tokenizer):
+            self.same.setdefault(entity, {}).setdefault(name.ids.tobytes(), name)
 
     def synonym(
         self, entity: int, ids: np.ndarray, most: int, rng: np.random.Generator

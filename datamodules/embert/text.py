@@ -171,11 +171,10 @@ def _hide_parts(
     for i in rng.permutation(len(long)):
         first, middle, last, kind = long[i]
         side = ATOMIC if rng.random() < 0.5 else ADJECTIVE
-        begin, end, near, far = (
-            (middle, last, first, middle - 1)
-            if side == ATOMIC
-            else (first, middle, middle, last - 1)
-        )
+        if side == ATOMIC:
+            begin, end, near, far = middle, last, first, middle - 1
+        else:
+            begin, end, near, far = first, middle, middle, last - 1
         size = end - begin
         if size > min(draft.budget, longest) or not left:
             continue

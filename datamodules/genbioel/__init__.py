@@ -27,7 +27,7 @@ from datamodules.genbioel.store import manifest_of
 from datamodules.masking import IGNORE
 from datamodules.rows import attention, stack_rows
 from datamodules.steps import Places, StepData
-from datamodules.tokenizers import tokenizer_fingerprint
+from datamodules.tokenizers import tokenizer_fingerprint, tokens_by_id
 
 OBJECTIVES = ("linking", "denoising")
 
@@ -134,8 +134,7 @@ class GenBioELData(StepData):
         self.train_indices, self.held_out_indices = self.source.train, self.source.held_out
         self.lengths = self.source.lengths
         self.stop = self.tokenizer(".", add_special_tokens=False)["input_ids"]
-        tokens = self.tokenizer.convert_ids_to_tokens(list(range(len(self.tokenizer))))
-        self.ends = np.array([token.endswith(".") for token in tokens])
+        self.ends = np.array([token.endswith(".") for token in tokens_by_id(self.tokenizer)])
 
     def make_linking_example(
         self, sample: int, rng: np.random.Generator
@@ -170,13 +169,9 @@ class GenBioELData(StepData):
         return [bos, *noisy.tolist(), eos], [eos, bos, *ids.tolist()], [bos, *ids.tolist(), eos]
 
     def example(self, index: int, rng: np.random.Generator, held_out: bool) -> GenBioELExample:
-        return GenBioELExample(
-            *(
-                self.make_linking_example
-                if self.objective == "linking"
-                else self.make_denoising_example
-            )(index, rng)
-        )
+        if self.objective == "linking":
+            return GenBioELExample(*self.make_linking_example(index, rng))
+        return GenBioELExample(*self.make_denoising_example(index, rng))
 
     def collate(self, examples: list[GenBioELExample]) -> GenBioELBatch:
         encoder, decoder, labels = zip(*examples, strict=True)

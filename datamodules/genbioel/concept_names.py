@@ -82,7 +82,8 @@ def name_set(dictionary: Dictionary, one_concept: bool = True, keep_last: bool =
     rule = normaliser(RULES)
     text = [rule(name) for name in dictionary.names]
     names, concepts = sorted(set(text)), sorted(set(dictionary.ids))
-    number, place = ({one: i for i, one in enumerate(every)} for every in (names, concepts))
+    number = {name: i for i, name in enumerate(names)}
+    place = {concept: i for i, concept in enumerate(concepts)}
     pairs = {(place[i], number[n]) for i, n in zip(dictionary.ids, text, strict=True)}
     members = np.array(sorted(pairs), np.int64)
     counts = {

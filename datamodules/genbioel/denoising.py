@@ -33,7 +33,8 @@ def infill_spans(
     hidden = min(n, int(share * n + rng.random()))
     spans: list[int] = []
     while hidden > sum(spans):
-        spans.append(min(int(rng.poisson(span)), hidden - sum(spans)))
+        length = int(rng.poisson(span))
+        spans.append(min(length, hidden - sum(spans)))
     kept = n - hidden
     # more spans than places: insertions go first, then neighbours become one
     while len(spans) > kept + 1:

@@ -138,8 +138,8 @@ def select_mentions(
         begin = len(document) if mention.start is None else mention.start
         for place, part in enumerate(mention.parts):
             gold = [mention.gold[place]] if paired else mention.gold
-            right = {number[c] for g in gold for c in known.concepts_of(g)}
-            concepts = sorted(right & named)
+            right = chain.from_iterable(map(known.concepts_of, gold))
+            concepts = sorted({number[concept] for concept in right} & named)
             if not concepts:
                 counts[without_name] += 1
                 continue
@@ -158,16 +158,16 @@ def targets(
     rank = np.argsort(order)  # of each name by length, then in order
     stands = [representative_names(names, rule, seed) for rule in TARGETS[1:]]
     rule = normaliser(RULES)
-    choices = [np.concatenate([names.name_numbers(c) for c in m.concepts]) for m in mentions]
-    sizes = np.array([len(c) for c in choices])
-    flat = np.concatenate(choices)
-    cosine = TfIdf(names.names).cosines(
-        [rule(m.text) for m, n in zip(mentions, sizes, strict=True) for _ in range(n)], flat
-    )
-    found, best = (
-        np.zeros((len(mentions), len(TARGETS)), np.int64),
-        np.zeros(len(mentions), np.float32),
-    )
+    choices: list[np.ndarray] = []  # names of each mention's concepts
+    texts: list[str] = []  # each mention's text, once for each of its names
+    for mention in mentions:
+        numbers = np.concatenate([names.name_numbers(c) for c in mention.concepts])
+        choices.append(numbers)
+        texts += [rule(mention.text)] * len(numbers)
+    sizes, flat = np.array(list(map(len, choices))), np.concatenate(choices)
+    cosine = TfIdf(names.names).cosines(texts, flat)
+    found = np.zeros((len(mentions), len(TARGETS)), np.int64)
+    best = np.zeros(len(mentions), np.float32)
     for i, (start, size) in enumerate(zip(sizes.cumsum() - sizes, sizes, strict=True)):
         own, close = flat[start : start + size], np.round(cosine[start : start + size], 6)
         first = np.lexsort((rank[own], -close))[0]
@@ -322,9 +322,8 @@ class MentionSamples:
             raise InputError(f"target {rule!r}: expected one of {', '.join(TARGETS)}")
         self.folder = Path(folder)
         self.manifest = manifest_of(folder, tokenizer_fingerprint(inputs.tokenizer))
-        self.names, self.left, self.mention, self.right = (
-            Rows(self.folder, n) for n in ("name", "left", "mention", "right")
-        )
+        self.names, self.mention = Rows(self.folder, "name"), Rows(self.folder, "mention")
+        self.left, self.right = Rows(self.folder, "left"), Rows(self.folder, "right")
         self.targets = array(self.folder, "targets")[:, TARGETS.index(rule)]
         held, has = np.asarray(array(self.folder, "held_out")), self.mention.lengths > 0
         self.train, self.held_out = np.flatnonzero(~held & has), np.flatnonzero(held & has)

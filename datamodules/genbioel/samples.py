@@ -106,9 +106,8 @@ class GraphSamples:
         self.folder, self.few = Path(folder), few
         self.manifest = manifest_of(folder, tokenizer_fingerprint(inputs.tokenizer))
         self.names, self.definitions = Rows(self.folder, "name"), Rows(self.folder, "definition")
-        self.members, self.kept_out, described = (
-            array(self.folder, n) for n in ("members", "held_out", "described")
-        )
+        self.members, self.kept_out = array(self.folder, "members"), array(self.folder, "held_out")
+        described = array(self.folder, "described")
         concepts = np.arange(self.manifest["counts"]["concepts"] + 1)
         # where each concept's rows begin
         self.first_name = np.searchsorted(self.members[:, 0], concepts)
@@ -296,10 +295,8 @@ def _select_members(
     counts[f"names of {choice.max_name} tokens and more"] = int((lengths >= choice.max_name).sum())
     member = read.member[fits[read.member[:, 1]]]
     if choice.skip_alone:
-        named, defined = (
-            np.bincount(column, minlength=len(read.concepts))
-            for column in (member[:, 0], read.described)
-        )
+        named = np.bincount(member[:, 0], minlength=len(read.concepts))
+        defined = np.bincount(read.described, minlength=len(read.concepts))
         alone = (named[member[:, 0]] == 1) & (defined[member[:, 0]] == 0)
         counts["names of concepts with nothing else, left out"] = int(alone.sum())
         member = member[~alone]

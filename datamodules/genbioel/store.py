@@ -28,10 +28,8 @@ class Rows:
     """`<name>-tokens.npy` and `<name>-offsets.npy` of a folder."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        self.tokens, self.offsets = (
-            array(folder, f"{name}-tokens"),
-            array(folder, f"{name}-offsets"),
-        )
+        self.tokens = array(folder, f"{name}-tokens")
+        self.offsets = array(folder, f"{name}-offsets")
         self.lengths = np.diff(self.offsets)  # (rows,) tokens
 
     def __len__(self) -> int:

@@ -9,6 +9,7 @@ than the 256 bytes and those.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +36,8 @@ OFTEN = 1000  # each of the samples' own words counts as often as a frequent wor
 def train_tokenizer(texts: Iterable[str], size: int) -> PreTrainedTokenizerFast:
     """A tokenizer of at most `size` tokens, learnt from lower-cased texts. Raises InputError for
     too small a size."""
-    words = sorted(
-        {word for template in TEMPLATES for word in template.words.split()} | {START, END}
-    )
+    templates = " ".join(template.words for template in TEMPLATES)
+    words = sorted({*templates.split(), START, END})
     pieces = sum(len(word) for word in words)  # merges that make each of them one token, at most
     if size < len(BPE_SPECIAL) + 256 + pieces:
         raise InputError(
@@ -46,7 +46,8 @@ def train_tokenizer(texts: Iterable[str], size: int) -> PreTrainedTokenizerFast:
         )
 
     def training_texts() -> Iterator[str]:
-        yield from (f" {word}" for word in words for _ in range(OFTEN))
+        for word in words:
+            yield from repeat(f" {word}", OFTEN)
         yield from (f" {plain(text)}" for text in texts)
 
     return byte_level_bpe(training_texts(), size)
@@ -75,7 +76,7 @@ def build_tokenizer(graph: list[str], out: str, size: int = 8000, fresh: bool = 
     if TOKENIZER.is_kept(folder, {"recipe": recipe}, fresh):
         return folder
     loaded = [KnowledgeGraph.load(g) for g in graph]
-    made = train_tokenizer((text for one in loaded for text in graph_texts(one)), size)
+    made = train_tokenizer(chain.from_iterable(map(graph_texts, loaded)), size)
     manifest: dict[str, Any] = {"recipe": recipe}
     with TOKENIZER.create(folder, manifest) as partial:
         made.save_pretrained(partial)

@@ -105,18 +105,17 @@ class Dictionary:
     def describe(self, concepts: Collection[str]) -> dict[str, Description]:
         """What distinguishes concepts that share a name (kg.linking.homonyms); a parent is
         described by its preferred name."""
-        own = self.names_of
-        return {
-            one: Description(
-                self.types.get(one, ""),
-                " ".join(
-                    sorted(own[above][0] for above in self.broader.get(one, ()) if above in own)
-                ),
-                self.definitions.get(one, ""),
-                tuple(dict.fromkeys(own.get(one, ()))),
+        names = self.names_of
+        descriptions = {}
+        for concept in concepts:
+            parents = [parent for parent in self.broader.get(concept, ()) if parent in names]
+            descriptions[concept] = Description(
+                self.types.get(concept, ""),
+                " ".join(sorted(names[parent][0] for parent in parents)),
+                self.definitions.get(concept, ""),
+                tuple(dict.fromkeys(names.get(concept, ()))),
             )
-            for one in concepts
-        }
+        return descriptions
 
     @cached_property
     def digest(self) -> str:
@@ -141,21 +140,19 @@ class Dictionary:
             for concept in sorted(self.concepts_by_id.get(one, ())):
                 ids.append(concept)
                 names.append(name)
-        kinds = (
-            None
-            if self.kinds is None
-            else [*self.kinds, *("synonym" for _ in ids[len(self.ids) :])]
-        )
+        kinds = self.kinds
+        if kinds is not None:
+            kinds = kinds + ["synonym"] * (len(ids) - len(self.ids))
         return replace(self, ids=ids, names=names, kinds=kinds)
 
 
-#: {document: the places of its mentions without a concept}
 def split_by_hash(key: str, shares: Sequence[tuple[str, int]]) -> str:
     """The split of a term or text by sha256(key) mod 100. shares: (split, percent, cumulated)."""
     place = int(hashlib.sha256(key.encode()).hexdigest(), 16) % 100
     return next(split for split, below in shares if place < below)
 
 
+#: {document: the places of its mentions without a concept}
 Spans = dict[str, list[tuple[int, int]]]
 
 
@@ -216,7 +213,7 @@ def warnings(dictionary: Dictionary, splits: Mapping[str, Sequence[Mention]]) ->
     }
     for split, mentions in splits.items():
         found[f"{split}: mentions none of whose ids is in the dictionary"] = sum(
-            not any(dictionary.concepts_of(g) for g in m.gold) for m in mentions
+            not any(map(dictionary.concepts_of, m.gold)) for m in mentions
         )
         found[f"{split}: composite mentions, of several strings"] = sum(
             len(m.parts) > 1 for m in mentions
@@ -246,10 +243,14 @@ def save_linking(
     """
     documents = documents or {}
     check_task(manifest["name"], dictionary, splits, documents)
-    every = {
-        split: (annotated or {}).get(split) or {m.document: [] for m in mentions}
-        for split, mentions in splits.items()
-    }
+    annotated = dict(annotated or {})
+    for split, mentions in splits.items():
+        annotated[split] = annotated.get(split) or {m.document: [] for m in mentions}
+    saved = [split for split in SPLITS if split in splits]
+    counts = {}
+    for split in saved:
+        read_documents = {mention.document for mention in splits[split]}
+        counts[split] = {"mentions": len(splits[split]), "documents": len(read_documents)}
     manifest |= {
         "dictionary": {
             "names": len(dictionary.names),
@@ -258,24 +259,20 @@ def save_linking(
             "ids": len(dictionary.concepts_by_id),
             "digest": dictionary.digest,
         },
-        "splits": {
-            s: {"mentions": len(splits[s]), "documents": len({m.document for m in splits[s]})}
-            for s in SPLITS
-            if s in splits
-        },
+        "splits": counts,
         "warnings": warnings(dictionary, splits),
     }
     with LINKING.create(folder, manifest) as partial:
         pq.write_table(table_of(dictionary), partial / "dictionary.parquet", compression="zstd")
-        records: dict[str, list[dict[str, Any]]] = {
-            s: [m._asdict() for m in splits[s]] for s in SPLITS if s in splits
-        }
-        records["annotated"] = [
-            {"split": split, "document": document, "without_concept": spans}
-            for split in SPLITS
-            if split in every
-            for document, spans in every[split].items()
-        ]
+        records: dict[str, list[dict[str, Any]]] = {}
+        places: list[dict[str, Any]] = []
+        for split in saved:
+            records[split] = [mention._asdict() for mention in splits[split]]
+            places += [
+                {"split": split, "document": document, "without_concept": spans}
+                for document, spans in annotated[split].items()
+            ]
+        records["annotated"] = places
         records["documents"] = [{"id": i, "text": t} for i, t in documents.items()]
         for part, values in records.items():
             with atomic_write(partial / f"{part}.jsonl") as handle:
@@ -299,7 +296,8 @@ def check_task(
     for split, mentions in splits.items():
         for mention in mentions:
             _check_mention(name, split, mention, documents)
-        if twice := [i for i, c in Counter(m.id for m in mentions).items() if c > 1]:
+        ids = Counter(mention.id for mention in mentions)
+        if twice := [i for i, count in ids.items() if count > 1]:
             raise InputError(
                 f"{name}: id {twice[0]!r} occurs twice in {split}. Give every mention its own."
             )
@@ -328,10 +326,11 @@ def load_linking(folder: str | Path) -> Linking:
     table = read_table(
         folder / "dictionary.parquet", _SCHEMA.names, again="Build the task again."
     ).to_pydict()
-    alternatives, broader, types, definitions = (
-        {i: v for i, v in zip(table["id"], table[column], strict=True) if v}
-        for column in _SCHEMA.names[2:]
-    )
+
+    def read_column(column: str) -> dict[str, Any]:
+        values = zip(table["id"], table[column], strict=True)
+        return {concept: value for concept, value in values if value}
+
     splits: dict[str, list[Mention]] = {}
     for split in manifest["splits"]:
         splits[split] = []
@@ -356,5 +355,12 @@ def load_linking(folder: str | Path) -> Linking:
         if not isinstance(record.get("id"), str) or not isinstance(record.get("text"), str):
             raise InputError(f"{where}: expected strings under id and text. Build the task again.")
         documents[record["id"]] = record["text"]
-    dictionary = Dictionary(table["id"], table["name"], alternatives, broader, types, definitions)
+    dictionary = Dictionary(
+        table["id"],
+        table["name"],
+        read_column("alternatives"),
+        read_column("broader"),
+        read_column("type"),
+        read_column("definition"),
+    )
     return Linking(folder, manifest, dictionary, splits, documents, annotated)

@@ -129,8 +129,8 @@ def held_out_names(folder: str | Path | None = None) -> set[str]:
     is here.
     """
     splits = hpo_layperson(folder)[1]
-    names = [m.mention for split in ("dev", "test") for m in splits[split]]
-    return {rule(name) for name in names for rule in (normaliser("lower"), normaliser(BIOSYN))}
+    names = [mention.mention for mention in (*splits["dev"], *splits["test"])]
+    return {*map(normaliser("lower"), names), *map(normaliser(BIOSYN), names)}
 
 
 def write_held_out(out: Path, hpo: Path | None = None, translations: Path | None = None) -> str:
@@ -144,7 +144,7 @@ def write_held_out(out: Path, hpo: Path | None = None, translations: Path | None
     held_out = held_out_names(hpo)
     if translations is not None:
         splits = hpo_translated(translations, hpo)[1]
-        held_out |= {m.mention.lower() for s in ("dev", "test") for m in splits[s]}
+        held_out |= {mention.mention.lower() for mention in (*splits["dev"], *splits["test"])}
     names = sorted(held_out)
     with atomic_write(out) as handle:
         handle.writelines(f"{name}\n" for name in names)

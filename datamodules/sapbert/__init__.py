@@ -177,10 +177,8 @@ class SapBERTData(StepData):
             )
             for row, (number, size) in enumerate(zip(name[group], length[group], strict=True)):
                 begin = offsets[number]
-                padded[row, 0], padded[row, size - 1] = (
-                    self.tokenizer.cls_token_id,
-                    self.tokenizer.sep_token_id,
-                )
+                padded[row, 0] = self.tokenizer.cls_token_id
+                padded[row, size - 1] = self.tokenizer.sep_token_id
                 padded[row, 1 : size - 1] = tokens[begin : begin + size - 2]
             ids.append(torch.from_numpy(padded))
             masks.append(

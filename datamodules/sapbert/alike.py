@@ -68,10 +68,10 @@ def unite_concepts(loaded: list[KnowledgeGraph], concepts: pa.Array) -> np.ndarr
 def same_words(names: list[str]) -> np.ndarray:
     """(names,) numbers that are equal where names have the same words, in whatever order and
     whether or not they end in s."""
-    bags = [
-        " ".join(sorted(word.rstrip("s") or word for word in WORD.findall(name))) or name
-        for name in names
-    ]
+    bags = []
+    for name in names:
+        words = sorted(word.rstrip("s") or word for word in WORD.findall(name))
+        bags.append(" ".join(words) or name)
     return np.unique(np.array(bags, dtype=object).astype(str), return_inverse=True)[1]
 
 
@@ -85,7 +85,8 @@ def similar_concepts(pairs: np.ndarray, names: list[str], concepts: int, k: int)
     owner, name = np.concatenate([pairs[:, [2, 0]], pairs[:, [2, 1]]]).T
     rows = np.unique(owner.astype(np.int64) << 32 | name)
     found, begin = np.unique(rows >> 32, return_index=True)
-    texts = [" ".join(names[i] for i in part) for part in np.split(rows & 0xFFFFFFFF, begin[1:])]
+    parts = np.split(rows & 0xFFFFFFFF, begin[1:])
+    texts = [" ".join(map(names.__getitem__, part)) for part in parts]
     table = np.full((concepts, k), -1, np.int32)
     tfidf = TfIdf(texts)
     for first in tqdm(

@@ -31,7 +31,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -41,23 +41,21 @@ import pyarrow.parquet as pq
 from core.arrays import read_table
 from core.artifact import Artifact, content_digest
 from core.files import InputError
-from datamodules.graph_names import NameSource, describe_list, number_texts, read_list, shuffle_rich
+from datamodules.graph_names import describe_list, number_texts, shuffle_rich
 from datamodules.linking import Dictionary, Linking, load_linking
-from datamodules.sapbert.alike import normalise_names, same_words, similar_concepts, unite_concepts
+from datamodules.sapbert.alike import normalise_names, same_words, similar_concepts
+from datamodules.sapbert.names_by_concept import Names, PairSource, read_names, row_ranges
 from datamodules.tokenizers import (
     load_tokenizer,
     token_rows,
     token_rows_in_parts,
     tokenizer_fingerprint,
 )
-from kg.graph import KnowledgeGraph
 
 FORMAT = 1
 PAIRS = Artifact("pairs", "kepl data pairs --help", FORMAT, ("recipe",))
 SHARD = 1 << 22  # pairs in a file
 HELD_OUT = 500  #: mentions of a task kept for validation at most
-#: relation -> whether its tail is the trade concept (else its head is)
-TRADE = {"has_tradename": True, "tradename_of": False}
 
 
 def drawn_pairs(size: int, most: int, key: str) -> np.ndarray:
@@ -68,136 +66,6 @@ def drawn_pairs(size: int, most: int, key: str) -> np.ndarray:
         chosen = np.sort(np.random.default_rng(seed).choice(len(first), most, replace=False))
         first, second = first[chosen], second[chosen]
     return np.stack([first, second], 1)
-
-
-def _read_list(path: str | None) -> pa.Array:
-    """The lines of a file, none without one."""
-    return pa.array(read_list(path), pa.string())
-
-
-@dataclass(frozen=True, kw_only=True)
-class PairSource(NameSource):
-    """Which names are read, and whose they become.
-
-    Args:
-        exclude_concepts: File of ids of concepts to leave out, one a line.
-        trade_names: Add the names of a trade concept to its ingredient (UMLS).
-        unite: Unite concepts of different graphs that have the same name.
-    """
-
-    exclude_concepts: str | None = None
-    trade_names: bool = True
-    unite: bool = False
-
-
-class _Rows(NamedTuple):
-    """Names of graphs, one a row."""
-
-    owner: np.ndarray  # concept of each
-    text: pa.ChunkedArray
-    language: np.ndarray  # a bit of each
-
-
-class _Names(NamedTuple):
-    concepts: pa.Array  # ids
-    names: pa.Array  # distinct strings, sorted
-    member: np.ndarray  # (rows, 2) concept, name; sorted, distinct
-    spoken: np.ndarray  # (names,) the languages of each, a bit of each
-    counts: dict[str, int]
-
-
-def _read_rows(
-    graphs: list[KnowledgeGraph],
-    source: PairSource,
-    concepts: pa.Array,
-    one: np.ndarray,
-    counts: dict[str, int],
-) -> _Rows:
-    """The names of the languages and kinds of `source`; `one` is the united concept of each."""
-    languages = pa.array(source.languages, pa.string())
-    owners, texts, bits = [], [], []
-    for graph in graphs:
-        table = graph.names
-        kept = source.select_names(table)
-        counts["names"] += len(table)
-        counts["names of other languages or kinds"] += len(table) - len(kept)
-        owners.append(one[pc.index_in(kept["id"], value_set=concepts).to_numpy()])
-        texts += normalise_names(kept["name"]).chunks
-        language = pc.index_in(kept["language"], value_set=languages)
-        bits.append(1 << language.to_numpy().astype(np.int64))
-    owner = np.concatenate(owners).astype(np.int64)
-    return _Rows(owner, pa.chunked_array(texts, pa.string()), np.concatenate(bits))
-
-
-def _drop_rows(rows: _Rows, drop: np.ndarray, reason: str, counts: dict[str, int]) -> _Rows:
-    """`rows` without those to drop, which are counted under `reason`."""
-    counts[reason] = int(drop.sum())
-    keep = ~drop
-    return _Rows(rows.owner[keep], rows.text.filter(pa.array(keep)), rows.language[keep])
-
-
-def _trade_concepts(
-    graphs: list[KnowledgeGraph], concepts: pa.Array, one: np.ndarray
-) -> np.ndarray:
-    """(rows, 2) ingredient, trade concept; sorted, distinct."""
-    parts = [np.zeros((0, 2), np.int64)]
-    for graph in graphs:
-        for relation, tail_is_trade in TRADE.items():
-            found = graph.triples.filter(pc.equal(graph.triples["relation"], relation))
-            columns = ("head", "tail") if tail_is_trade else ("tail", "head")
-            ends = [pc.index_in(found[c], value_set=concepts).to_numpy() for c in columns]
-            parts.append(one[np.stack(ends, 1)])
-    return np.unique(np.concatenate(parts), axis=0).astype(np.int64)
-
-
-def _names(folders: Sequence[str], source: PairSource) -> _Names:
-    """The names of the graphs and whose they are."""
-    counts = {"names": 0, "names of other languages or kinds": 0}
-    graphs = [KnowledgeGraph.load(folder) for folder in folders]
-    concepts = pc.unique(pa.chunked_array([graph.ids for graph in graphs]))
-    each = np.arange(len(concepts))
-    one = unite_concepts(graphs, concepts) if source.unite else each
-    rows = _read_rows(graphs, source, concepts, one, counts)
-    traded = _trade_concepts(graphs if source.trade_names else [], concepts, one)
-    if source.unite:
-        counts["concepts united with one of an earlier graph"] = int((one != each).sum())
-    rows = _drop_rows(rows, pc.equal(rows.text, "").to_numpy(), "empty names", counts)
-    listed = pc.is_in(rows.text, value_set=normalise_names(_read_list(source.exclude_names)))
-    rows = _drop_rows(rows, listed.to_numpy(), "names that --exclude_names lists", counts)
-    excluded = pc.index_in(_read_list(source.exclude_concepts), value_set=concepts).drop_null()
-    out = one[excluded.to_numpy()]
-    reason = "names of concepts that --exclude_concepts lists"
-    rows = _drop_rows(rows, np.isin(rows.owner, out), reason, counts)
-    if not len(rows.owner):
-        raise source.report_no_names(folders)
-    names, number = number_texts(rows.text)
-    member = np.unique(rows.owner << 32 | number)
-    spoken = np.zeros(len(names), np.int64)
-    np.bitwise_or.at(spoken, number, rows.language)
-    counts["names repeated in their concept"] = len(rows.owner) - len(member)
-    if len(traded):
-        before = len(member)
-        member = _with_trade_names(member, traded, out)
-        counts["trade names given to ingredients"] = len(member) - before
-    pairs = np.stack([member >> 32, member & 0xFFFFFFFF], 1)
-    return _Names(concepts, names, pairs, spoken, counts)
-
-
-def _row_ranges(begin: np.ndarray, size: np.ndarray) -> np.ndarray:
-    """The row numbers of ranges that begin at `begin` and have `size` rows, end to end."""
-    return np.arange(size.sum()) - np.repeat(size.cumsum() - size, size) + np.repeat(begin, size)
-
-
-def _with_trade_names(member: np.ndarray, traded: np.ndarray, out: np.ndarray) -> np.ndarray:
-    """`member` (concept << 32 | name, sorted) and, for each (ingredient, trade concept), the
-    latter's names to the former."""
-    traded = traded[~np.isin(traded[:, 0], out)]
-    owner = member >> 32
-    begin, end = (np.searchsorted(owner, traded[:, 1], side) for side in ("left", "right"))
-    count = end - begin
-    place = _row_ranges(begin, count)
-    given = np.repeat(traded[:, 0], count) << 32 | (member[place] & 0xFFFFFFFF)
-    return np.unique(np.concatenate([member, given]))
 
 
 def _held_out(member: np.ndarray, concepts: pa.Array, most: int, seed: int) -> np.ndarray:
@@ -360,7 +228,7 @@ def _pairs_recipe(
 
 
 def _choose_pairs(
-    graphs: list[str], found: _Names, choice: PairChoice
+    graphs: list[str], found: Names, choice: PairChoice
 ) -> tuple[np.ndarray, dict[str, np.ndarray], dict[str, int]]:
     """((pairs, 3) name, name, concept; the members and those held out; counts)."""
     concepts, names, member, spoken, counts = found
@@ -391,7 +259,7 @@ def _choose_pairs(
     return pairs, {"members": rest[:, ::-1], "held_out": member[kept_out][:, ::-1]}, counts
 
 
-def _find_neighbours(pairs: np.ndarray, found: _Names, most: int) -> dict[str, np.ndarray]:
+def _find_neighbours(pairs: np.ndarray, found: Names, most: int) -> dict[str, np.ndarray]:
     """The array of concepts with similar names, where `most` of a concept are wanted."""
     if not most:
         return {}
@@ -425,7 +293,7 @@ def build_pairs(
     if PAIRS.is_kept(folder, {"recipe": recipe}, fresh):
         shutil.rmtree(place, ignore_errors=True)
         return folder
-    found = _names(graph, source)
+    found = read_names(graph, source)
     pairs, rows, counts = _choose_pairs(graph, found, choice)
     tokens = token_rows_in_parts(found.names, loaded, place, recipe, workers=workers, fresh=fresh)
     rows |= _find_neighbours(pairs, found, choice.neighbours)
@@ -464,7 +332,8 @@ def _number_mentions(
     concepts = pa.array(sorted(set(dictionary.ids)), pa.string())
     texts = [*dictionary.names, *(text for text, _ in known)]
     owners = [*dictionary.ids, *(concept for _, concept in known)]
-    names, number = number_texts(normalise_names(pa.array(texts, pa.string())))
+    normal = normalise_names(pa.array(texts, pa.string()))
+    names, number = number_texts(normal)
     owner = pc.index_in(pa.array(owners, pa.string()), value_set=concepts).to_numpy()
     rows = np.stack([number, owner.astype(np.int64)], 1)
     own = len(dictionary.ids)
@@ -479,7 +348,7 @@ def _pair_with_names(trained: np.ndarray, members: np.ndarray) -> np.ndarray:
     owner = members[order, 1]
     begin, end = (np.searchsorted(owner, trained[:, 1], side) for side in ("left", "right"))
     size = end - begin
-    place = order[_row_ranges(begin, size)]
+    place = order[row_ranges(begin, size)]
     return np.stack(
         [np.repeat(trained[:, 0], size), members[place, 0], np.repeat(trained[:, 1], size)], 1
     )

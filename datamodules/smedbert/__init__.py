@@ -9,7 +9,7 @@ function of (seed, step, example).
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -107,6 +107,16 @@ def halves(told: Mentions, noise: Sequence[np.ndarray]) -> tuple[Mentions, Menti
     return only(first), only(~first)
 
 
+def _draw_negatives(
+    draw: Callable[[np.ndarray, int, np.random.Generator], np.ndarray],
+    gold: Sequence[np.ndarray],
+    n: int,
+    rngs: Sequence[np.random.Generator],
+) -> np.ndarray:
+    """`n` drawn entities for each of `gold`, by the random numbers of its sequence."""
+    return np.concatenate([draw(own, n, rng) for own, rng in zip(gold, rngs, strict=True)])
+
+
 class SMedBERTData(OrderedText):
     """Linked text with neighbours as masked batches.
 
@@ -169,9 +179,9 @@ class SMedBERTData(OrderedText):
     def collate(self, examples: list[SMedBERTExample]) -> SMedBERTBatch:
         texts, plain, hidden, told, rngs, _ = zip(*examples, strict=True)
         text = self.texts(texts)
-        unmasked, hidden_ones, told_ones = (
-            self.find_neighbours(number_rows(part, 3)) for part in (plain, hidden, told)
-        )
+        unmasked = self.find_neighbours(number_rows(plain, 3))
+        hidden_ones = self.find_neighbours(number_rows(hidden, 3))
+        told_ones = self.find_neighbours(number_rows(told, 3))
         every = torch.cat([unmasked.neighbours, told_ones.neighbours])
         told_ones, rest = halves(
             told_ones, [r.random((len(t), self.k)) for t, r in zip(told, rngs, strict=True)]
@@ -185,9 +195,7 @@ class SMedBERTData(OrderedText):
         gold = gold_of[pair, place]
         row = unmasked.span[:, 0].numpy()[pair]
         own = [gold[row == r] for r in range(len(examples))]
-        drawn = np.concatenate(
-            [self.sampler.draw(g, self.n_negatives, r) for g, r in zip(own, rngs, strict=True)]
-        )
+        drawn = _draw_negatives(self.sampler.draw, own, self.n_negatives, rngs)
         candidates = np.concatenate([gold[:, None], without_neighbours(drawn, near[pair])], axis=1)
         log_q = np.concatenate(
             [self.sampler.log_q[gold][:, None], self.sampler.log_q[drawn]], axis=1
@@ -210,15 +218,11 @@ class SMedBERTData(OrderedText):
         if not examples[0].held_out:
             return result
         n = RANKED - 1
-        drawn, even = (
-            np.concatenate([draw(g, n, r) for g, r in zip(own, rngs, strict=True)])
-            for draw in (self.sampler.draw, self.sampler.others)
-        )
+        drawn = _draw_negatives(self.sampler.draw, own, n, rngs)
+        even = _draw_negatives(self.sampler.others, own, n, rngs)
         others = once(without_neighbours(drawn, near[pair])), without_neighbours(even, near[pair])
-        ranked, evenly = (
-            torch.from_numpy(np.concatenate([gold[:, None], o], axis=1)) for o in others
-        )
-        return result._replace(ranked=ranked, even=evenly)
+        ranked, even = (np.concatenate([gold[:, None], other], axis=1) for other in others)
+        return result._replace(ranked=torch.from_numpy(ranked), even=torch.from_numpy(even))
 
     def export(self, folder: str | Path) -> None:
         """Write what an :class:`OrderedText` does, entity types, the neighbour table, and how many

@@ -132,11 +132,10 @@ class _Archive:
     def _places(self, member: str) -> tuple[str, ...]:
         """Where a member may be: beside the archive, or in a folder of its name."""
         stem = _kind(self.name)[1]
-        return tuple(
-            dict.fromkeys(
-                folder + place for folder in self._folders for place in (member, f"{stem}/{member}")
-            )
-        )
+        places: dict[str, None] = {}
+        for folder in self._folders:
+            places |= dict.fromkeys((folder + member, f"{folder}{stem}/{member}"))
+        return tuple(places)
 
     def _count_bytes(self, raw: Any) -> IO[bytes]:
         return cast(IO[bytes], _Counted(raw, self.room, self.where))

@@ -19,6 +19,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -143,27 +144,40 @@ def _check_example(name: str, example: Example, kind: str) -> None:
         raise InputError(f"{where}: label {example.label!r}; an answer is right (1) or wrong (0)")
 
 
+def _list_labels(examples: Sequence[Example]) -> set[str]:
+    return set(chain.from_iterable(map(labels_of, examples)))
+
+
+def _text_of(example: Example) -> str | tuple[str, str]:
+    return (example.first, example.second) if isinstance(example, Pair) else example.text
+
+
+def _count_cut_words(example: Tagged) -> int:
+    """The entities that begin or end inside one of the example's words."""
+    if example.words is None:
+        return 0
+    starts = {start for start, _ in example.words}
+    ends = {end for _, end in example.words}
+    return sum(start not in starts or end not in ends for start, end, _ in example.entities)
+
+
 def warnings(kind: str, splits: Mapping[str, Sequence[Example]]) -> dict[str, int]:
     """{what is wrong with these splits: how often}. Nothing of it is dropped: what cannot be found
     counts as missed."""
     found: Counter[str] = Counter()
-    known = {label for e in splits["train"] for label in labels_of(e)}
-    train = {tuple(e[2:4]) if isinstance(e, Pair) else e.text for e in splits["train"]}
+    train_labels = _list_labels(splits["train"])
+    train = set(map(_text_of, splits["train"]))
     for split, examples in splits.items():
-        repeated = Counter(tuple(e[2:4]) if isinstance(e, Pair) else e.text for e in examples)
-        found[f"{split}: texts that stand there more than once"] = sum(
-            c - 1 for c in repeated.values()
-        )
+        texts = list(map(_text_of, examples))
+        found[f"{split}: texts that stand there more than once"] = len(texts) - len(set(texts))
         if split != "train":
-            unknown = sorted({label for e in examples for label in labels_of(e)} - known)
+            unknown = sorted(_list_labels(examples) - train_labels)
             name = (
                 f"{split}: labels that train lacks ({', '.join(unknown[:5])}); no encoder can get"
                 " them right"
             )
             found[name] = sum(label in unknown for e in examples for label in labels_of(e))
-            found[f"{split}: texts that stand in train too"] = sum(
-                (tuple(e[2:4]) if isinstance(e, Pair) else e.text) in train for e in examples
-            )
+            found[f"{split}: texts that stand in train too"] = sum(text in train for text in texts)
         if kind == "ner":
             found[f"{split}: overlapping entities, of which a tagger finds only the longest"] = sum(
                 count_overlapping(e.entities) for e in examples if isinstance(e, Tagged)
@@ -171,12 +185,7 @@ def warnings(kind: str, splits: Mapping[str, Sequence[Example]]) -> dict[str, in
         if KINDS[kind] is Tagged:
             found[
                 f"{split}: entities that begin or end inside a word, which a tagger cannot find"
-            ] = sum(
-                (s not in {w[0] for w in e.words}) or (t not in {w[1] for w in e.words})
-                for e in examples
-                if isinstance(e, Tagged) and e.words is not None
-                for s, t, _ in e.entities
-            )
+            ] = sum(_count_cut_words(e) for e in examples if isinstance(e, Tagged))
     return {k: v for k, v in found.items() if v}
 
 
@@ -204,13 +213,14 @@ def save_task(
         for example in examples:
             _check_example(name, example, kind)
         if len({e.id for e in examples}) < len(examples):
-            twice = next(i for i, c in Counter(e.id for e in examples).items() if c > 1)
+            ids = Counter(example.id for example in examples)
+            twice = next(i for i, count in ids.items() if count > 1)
             raise InputError(
                 f"task {name}: id {twice!r} is twice in its {split} split. Give every example its"
                 " own."
             )
     negative = manifest.get("negative")
-    labels = sorted({label for e in splits["train"] for label in labels_of(e)})
+    labels = sorted(_list_labels(splits["train"]))
     if negative is not None:
         labels = [negative, *(label for label in labels if label != negative)]
     manifest |= {

@@ -38,11 +38,9 @@ def data_folder(definition: Task, files: Files) -> Path | None:
                 f"DATA={files.data}: no such folder; expected the files of {definition.name}"
             )
         return own
-    return (
-        None
-        if definition.dataset is None
-        else fetch_dataset(definition.dataset, place(), files.mirror)
-    )
+    if definition.dataset is None:
+        return None
+    return fetch_dataset(definition.dataset, place(), files.mirror)
 
 
 def prepared_folds(
@@ -51,11 +49,9 @@ def prepared_folds(
     """[{scored split: task folder}] for each fold. graph: a knowledge graph as dictionary."""
     own = graph.resolve() if graph else None
     data = data_folder(definition, files)
-    name = (
-        f"{definition.name}-{digest([str(data), str(own)])[:8]}"
-        if files.data or own
-        else definition.name
-    )
+    name = definition.name
+    if files.data or own:
+        name += f"-{digest([str(data), str(own)])[:8]}"
     return prepare_folds(
         definition.name,
         data,

@@ -157,10 +157,8 @@ def check_types(gold: Gold, found: Sequence[Document]) -> None:
 def keep_types(document: Document, kinds: set[str]) -> tuple[Document, list[tuple[int, int]]]:
     """(a document with the mentions of some types alone, the places of the others). A chain is not
     asked for those: what it finds there is neither right nor wrong."""
-    linked, others = (
-        tuple(m for m in own if kinds & split_types(m.type))
-        for own in (document.mentions, document.unlinked)
-    )
+    linked = tuple(m for m in document.mentions if kinds & split_types(m.type))
+    others = tuple(m for m in document.unlinked if kinds & split_types(m.type))
     every = {(m.start, m.end) for m in (*document.mentions, *document.unlinked)}
     kept = {(m.start, m.end) for m in (*linked, *others)}
     return document._replace(mentions=linked, unlinked=others), sorted(every - kept)

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,24 +36,35 @@ from core.choices import list_known
 from core.files import InputError
 from core.json_files import read_json, write_json
 from core.reading import sha256
-from datamodules.linking import Dictionary, Mention, Spans, diagnoses, multilingual, save_linking
+from datamodules.linking import diagnoses, multilingual, save_linking
 from datamodules.linking import readers as read
+from datamodules.tasks.linking_parts import (
+    BC5CDR_BIOSYN,
+    BC5CDR_FILES,
+    BC5CDR_TEST,
+    COMETA_FILES,
+    HPO_ZH,
+    NCBI_BIOSYN,
+    NCBI_FILES,
+    PartReader,
+    biosyn_parts,
+    cometa_parts,
+    diagnosis_parts,
+    find_unpacked,
+    fold_files,
+    fold_parts,
+    hpo_parts,
+    mantra_parts,
+    pubtator_parts,
+    translated_parts,
+    xl_bel_parts,
+)
 from kg.graph import fingerprint
 
 LOG = logging.getLogger(__name__)
 #: Raise when a reader makes other mentions or names out of the same files: task folders are then
 #: built again.
 READERS = 5
-
-
-class Part(NamedTuple):
-    """One fold of a task (most have one): splits, a dictionary for each scored split, texts, and
-    what save_linking says of them."""
-
-    splits: dict[str, list[Mention]]
-    dictionaries: dict[str, Dictionary]
-    documents: dict[str, str]
-    annotated: dict[str, Spans] | None = None
 
 
 class Task(NamedTuple):
@@ -76,7 +87,7 @@ class Task(NamedTuple):
     name: str
     dataset: str | None
     files: tuple[str, ...]
-    parts: Callable[[Path, Dictionary | None, Counter[str]], list[Part]]
+    parts: PartReader
     optional: tuple[str, ...] = ()
     train_names: str = "no"
     abbreviations: bool = False
@@ -91,220 +102,15 @@ class Task(NamedTuple):
 
 # BioSyn's folders
 
-NCBI_FILES = {
-    "train": "ncbi_pubtator/NCBItrainset_corpus.txt",
-    "dev": "ncbi_pubtator/NCBIdevelopset_corpus.txt",
-    "test": "ncbi_pubtator/NCBItestset_corpus.txt",
-}
-BC5CDR_FILES = {
-    "train": "bc5cdr_pubtator/train_corpus.txt",
-    "dev": "bc5cdr_pubtator/dev_corpus.txt",
-    "test": "bc5cdr_pubtator/test_corpus.txt",
-}
-NCBI_BIOSYN, BC5CDR_BIOSYN = "biosyn_ncbi-disease.tar.gz", "biosyn_bc5cdr-disease_train_dev.tar.gz"
-TRAIN_DICTIONARY = "train_dictionary.txt"
-BC5CDR_TEST = "biosyn_bc5cdr-disease_test.tar.gz"
-
-
-def _find_unpacked(data: Path, archive: str, folder: str) -> Path:
-    """The archive, or the folder that it unpacks to, whichever is there."""
-    return (
-        data / folder
-        if not (data / archive).exists() and (data / folder).is_dir()
-        else data / archive
-    )
-
-
-def _texts(data: Path, files: Mapping[str, str]) -> dict[str, str]:
-    texts: dict[str, str] = {}
-    for name in files.values():
-        if (data / name).is_file():
-            texts |= read.pubtator_mentions(data / name).documents
-    return texts
-
-
-def _biosyn(
-    archive: str, folder: str, test: str | None, files: Mapping[str, str]
-) -> Callable[..., list[Part]]:
-    def parts(data: Path, graph: Dictionary | None, found: Counter[str]) -> list[Part]:
-        place, texts = _find_unpacked(data, archive, folder), _texts(data, files)
-        places = {"train": place, "dev": place}
-        if test is None:
-            places["test"] = place
-        elif (data / test).exists() or (data / folder / "processed_test").is_dir():
-            places["test"] = data / test if (data / test).exists() else data / folder
-        splits = {
-            s: read.biosyn_mentions(p, f"processed_{s}", texts, found) for s, p in places.items()
-        }
-        # train's own dictionary, which the others extend by train's mentions, is what models find
-        # training candidates in
-        scored = [
-            s
-            for s in ("train", "dev", "test")
-            if s in splits and (s != "train" or TRAIN_DICTIONARY in read.contents(place))
-        ]
-        own: dict[str, Dictionary] = {
-            s: graph or read.biosyn_dictionary(place, f"{s}_dictionary.txt", found) for s in scored
-        }
-        named = {m.document for mentions in splits.values() for m in mentions}
-        return [Part(splits, own, {i: t for i, t in texts.items() if i in named})]
-
-    return parts
-
 
 # PubTator
 
 
-def _pubtator(
-    files: Mapping[str, str], types: tuple[str, ...], dictionary: str | None
-) -> Callable[..., list[Part]]:
-    def parts(data: Path, graph: Dictionary | None, found: Counter[str]) -> list[Part]:
-        splits: dict[str, list[Mention]] = {}
-        texts: dict[str, str] = {}
-        annotated: dict[str, Spans] = {}
-        for split, name in files.items():
-            if (data / name).is_file():
-                made = read.pubtator_mentions(data / name, types, found)
-                splits[split] = made.mentions
-                texts |= made.documents
-                annotated[split] = {
-                    one: made.without_concept.get(one, []) for one in made.documents
-                }
-        assert graph is not None or dictionary is not None
-        own = graph
-        if own is None and dictionary is not None:
-            own = (read.medic if "medic" in dictionary else read.mesh)(data / dictionary, found)
-        assert own is not None
-        return [Part(splits, {s: own for s in ("dev", "test") if s in splits}, texts, annotated)]
-
-    return parts
-
-
 # social media
-
-COMETA_FILES = {s: f"cometa/stratified_general/{s}.csv" for s in ("train", "dev", "test")}
-
-
-def _cometa(closed: bool) -> Callable[..., list[Part]]:
-    def parts(data: Path, graph: Dictionary | None, found: Counter[str]) -> list[Part]:
-        texts: dict[str, str] = {}
-        rows = {
-            s: read.cometa(data / f, texts, found)
-            for s, f in COMETA_FILES.items()
-            if (data / f).is_file()
-        }
-        own = graph
-        if closed:
-            labels = [(row.mention.gold[0][0], row.label) for row in rows["train"]]
-            own = read.terms_dictionary(labels, COMETA_FILES["train"])
-        assert own is not None
-        splits = {s: [row.mention for row in split] for s, split in rows.items()}
-        return [Part(splits, {s: own for s in ("dev", "test") if s in splits}, texts)]
-
-    return parts
-
-
-FOLDS = range(10)
-
-
-def _fold_files(folder: str, stem: str) -> tuple[str, ...]:
-    return tuple(
-        f"{folder}/{stem}.fold-{i}.{s}.txt" for i in FOLDS for s in ("train", "validation", "test")
-    )
-
-
-def _folds(folder: str, stem: str) -> Callable[..., list[Part]]:
-    def parts(data: Path, graph: Dictionary | None, found: Counter[str]) -> list[Part]:
-        names = {"train": "train", "dev": "validation", "test": "test"}
-        rows = [
-            {
-                s: read.phrases(data / f"{folder}/{stem}.fold-{i}.{f}.txt", found)
-                for s, f in names.items()
-            }
-            for i in FOLDS
-        ]
-        pairs = [
-            (row.mention.gold[0][0], row.term)
-            for fold in rows
-            for part in fold.values()
-            for row in part
-        ]
-        own = graph or read.terms_dictionary(pairs, f"{folder}/{stem}")
-        return [
-            Part(
-                {s: [row.mention for row in part] for s, part in fold.items()},
-                {"dev": own, "test": own},
-                {},
-            )
-            for fold in rows
-        ]
-
-    return parts
-
-
-def _hpo(data: Path, graph: Dictionary | None, found: Counter[str]) -> list[Part]:
-    from datamodules.linking.layperson import hpo_layperson
-
-    dictionary, splits = hpo_layperson(data, found)
-    own = graph or dictionary
-    return [Part(splits, {"dev": own, "test": own}, {})]
-
-
-HPO_ZH = "hp-zh.babelon.tsv.gz"
-
-
-def _hpo_translated(with_others: bool) -> Callable[..., list[Part]]:
-    def parts(data: Path, graph: Dictionary | None, found: Counter[str]) -> list[Part]:
-        from datamodules.linking.layperson import hpo_translated
-
-        dictionary, splits = hpo_translated(data / HPO_ZH, None, with_others, found)
-        own = graph or dictionary
-        return [Part(splits, {"dev": own, "test": own}, {})]
-
-    return parts
-
-
-def _chip_cdn(official: bool) -> Callable[..., list[Part]]:
-    def parts(data: Path, graph: Dictionary | None, found: Counter[str]) -> list[Part]:
-        icd, splits = diagnoses.chip_cdn(data, official, found)
-        icd = graph or icd
-        named = diagnoses.named_by_train(icd, splits["train"])
-        return [Part(splits, {"train": icd, "dev": named, "test": named}, {})]
-
-    return parts
 
 
 XL_BEL = "xl_bel/xlbel_v1.0/{}_1k_test_query_with_context.txt"
 MANTRA = "Mantra-GSC/{kind}_GSC_{language}_man.xml"
-
-
-def _test_alone(
-    mentions: list[Mention],
-    texts: dict[str, str],
-    graph: Dictionary | None,
-    annotated: Spans | None,
-) -> list[Part]:
-    """The one part of a task that has nothing to train on."""
-    assert graph is not None
-    places = {"test": annotated} if annotated is not None else None
-    return [Part({"test": mentions}, {"test": graph}, texts, places)]
-
-
-def _xl_bel(file: str) -> Callable[..., list[Part]]:
-    def parts(data: Path, graph: Dictionary | None, found: Counter[str]) -> list[Part]:
-        texts: dict[str, str] = {}
-        mentions = multilingual.read_xl_bel(data / file, texts, found)
-        return _test_alone(mentions, texts, graph, None)
-
-    return parts
-
-
-def _mantra(files: tuple[str, ...]) -> Callable[..., list[Part]]:
-    def parts(data: Path, graph: Dictionary | None, found: Counter[str]) -> list[Part]:
-        mentions, texts, places = multilingual.read_mantra_files(data, files, found)
-        return _test_alone(mentions, texts, graph, places)
-
-    return parts
 
 
 def _multilingual_tasks() -> list[Task]:
@@ -312,7 +118,9 @@ def _multilingual_tasks() -> list[Task]:
     made = []
     for language in multilingual.XL_BEL_LANGUAGES:
         file = XL_BEL.format(language)
-        made.append(Task(f"XL-BEL:{language}", "XL-BEL", (file,), _xl_bel(file), needs_graph=umls))
+        made.append(
+            Task(f"XL-BEL:{language}", "XL-BEL", (file,), xl_bel_parts(file), needs_graph=umls)
+        )
     for language in multilingual.MANTRA_LANGUAGES:
         files = tuple(MANTRA.format(kind=k, language=language) for k in multilingual.MANTRA_KINDS)
         made.append(
@@ -320,7 +128,7 @@ def _multilingual_tasks() -> list[Task]:
                 f"Mantra-EL:{language}",
                 "Mantra-GSC",
                 files[:1],
-                _mantra(files),
+                mantra_parts(files),
                 optional=files[1:],
                 needs_graph=umls,
             )
@@ -337,7 +145,7 @@ TASKS = (
         "NCBI-EL",
         "NCBI-EL",
         (NCBI_BIOSYN,),
-        _biosyn(NCBI_BIOSYN, "ncbi-disease", None, NCBI_FILES),
+        biosyn_parts(NCBI_BIOSYN, "ncbi-disease", None, NCBI_FILES),
         tuple(NCBI_FILES.values()),
         train_names="BioSyn's: of train, and of dev too for test",
         given=BIOSYN_NOTE,
@@ -346,7 +154,7 @@ TASKS = (
         "NCBI-EL:medic",
         "NCBI-EL",
         (*NCBI_FILES.values(), "medic_06Jul2012.txt.gz"),
-        _pubtator(NCBI_FILES, (), "medic_06Jul2012.txt.gz"),
+        pubtator_parts(NCBI_FILES, (), "medic_06Jul2012.txt.gz"),
         abbreviations=True,
         notes=(
             "mentions as written, MEDIC of July 2012 without train mentions: not BioSyn's protocol",
@@ -356,7 +164,7 @@ TASKS = (
         "BC5CDR-disease-EL",
         "BC5CDR-EL",
         (BC5CDR_BIOSYN,),
-        _biosyn(BC5CDR_BIOSYN, "bc5cdr-disease", BC5CDR_TEST, BC5CDR_FILES),
+        biosyn_parts(BC5CDR_BIOSYN, "bc5cdr-disease", BC5CDR_TEST, BC5CDR_FILES),
         (BC5CDR_TEST, *BC5CDR_FILES.values()),
         train_names="BioSyn's: of train, and of dev too for test",
         given=BIOSYN_NOTE,
@@ -365,7 +173,7 @@ TASKS = (
         "BC5CDR-disease-EL:medic",
         "BC5CDR-EL",
         (BC5CDR_FILES["train"], BC5CDR_FILES["dev"], "medic_06Jul2012.txt.gz"),
-        _pubtator(BC5CDR_FILES, ("Disease",), "medic_06Jul2012.txt.gz"),
+        pubtator_parts(BC5CDR_FILES, ("Disease",), "medic_06Jul2012.txt.gz"),
         (BC5CDR_FILES["test"],),
         abbreviations=True,
         notes=(
@@ -376,7 +184,7 @@ TASKS = (
         "BC5CDR-chemical-EL",
         "BC5CDR-EL",
         (BC5CDR_FILES["train"], BC5CDR_FILES["dev"], "mesh_id_label_synonyms.tsv.gz"),
-        _pubtator(BC5CDR_FILES, ("Chemical",), "mesh_id_label_synonyms.tsv.gz"),
+        pubtator_parts(BC5CDR_FILES, ("Chemical",), "mesh_id_label_synonyms.tsv.gz"),
         (BC5CDR_FILES["test"],),
         abbreviations=True,
         notes=("MeSH descriptors only: supplementary records (C…) are not in the dictionary",),
@@ -385,7 +193,7 @@ TASKS = (
         "BC5CDR-EL",
         "BC5CDR-EL",
         (BC5CDR_FILES["train"], BC5CDR_FILES["dev"], "mesh_id_label_synonyms.tsv.gz"),
-        _pubtator(BC5CDR_FILES, (), "mesh_id_label_synonyms.tsv.gz"),
+        pubtator_parts(BC5CDR_FILES, (), "mesh_id_label_synonyms.tsv.gz"),
         (BC5CDR_FILES["test"],),
         abbreviations=True,
         notes=("MeSH descriptors only: supplementary records (C…) are not in the dictionary",),
@@ -394,7 +202,7 @@ TASKS = (
         "MedMentions-EL",
         "MedMentions-EL",
         ("medmentions/train.txt", "medmentions/dev.txt"),
-        _pubtator({s: f"medmentions/{s}.txt" for s in ("train", "dev", "test")}, (), None),
+        pubtator_parts({s: f"medmentions/{s}.txt" for s in ("train", "dev", "test")}, (), None),
         ("medmentions/test.txt",),
         abbreviations=True,
         needs_graph="UMLS (2017AA; kepl graph build umls)",
@@ -403,7 +211,7 @@ TASKS = (
         "COMETA-EL",
         "COMETA-EL",
         (COMETA_FILES["train"], COMETA_FILES["dev"]),
-        _cometa(False),
+        cometa_parts(False),
         (COMETA_FILES["test"],),
         needs_graph="SNOMED CT",
     ),
@@ -411,7 +219,7 @@ TASKS = (
         "COMETA:closed",
         "COMETA-EL",
         (COMETA_FILES["train"], COMETA_FILES["dev"]),
-        _cometa(True),
+        cometa_parts(True),
         (COMETA_FILES["test"],),
         nil="left out",
         not_comparable=(
@@ -422,22 +230,22 @@ TASKS = (
     Task(
         "AAP-EL",
         "AAP-EL",
-        _fold_files("askapatient", "AskAPatient"),
-        _folds("askapatient", "AskAPatient"),
+        fold_files("askapatient", "AskAPatient"),
+        fold_parts("askapatient", "AskAPatient"),
         notes=("the dictionary holds every concept's term as the ten folds give it",),
     ),
     Task(
         "TwADR-L-EL",
         "TwADR-L-EL",
-        _fold_files("twadrl", "TwADR-L"),
-        _folds("twadrl", "TwADR-L"),
+        fold_files("twadrl", "TwADR-L"),
+        fold_parts("twadrl", "TwADR-L"),
         notes=("the dictionary holds every concept's term as the ten folds give it",),
     ),
     Task(
         "HPO-zh-EL",
         "HPO-zh",
         (HPO_ZH,),
-        _hpo_translated(False),
+        translated_parts(False),
         translated=True,
         notes=("Chinese labels of HPO's terms; the dictionary has English names alone",),
     ),
@@ -445,7 +253,7 @@ TASKS = (
         "HPO-zh-EL:all",
         "HPO-zh",
         (HPO_ZH,),
-        _hpo_translated(True),
+        translated_parts(True),
         translated=True,
         notes=("Chinese labels of HPO's terms; the dictionary has those of train's terms, too",),
     ),
@@ -453,7 +261,7 @@ TASKS = (
         "CHIP-CDN",
         "CHIP-CDN",
         (diagnoses.FILES["train"], diagnoses.FILES["dev"], diagnoses.NAMES),
-        _chip_cdn(True),
+        diagnosis_parts(True),
         train_names=CDN_NAMES,
         sets=True,
         notes=("test is the official dev part, dev a tenth of train",),
@@ -462,7 +270,7 @@ TASKS = (
         "CHIP-CDN:resplit",
         "CHIP-CDN:resplit",
         (diagnoses.FILES["train"], diagnoses.NAMES),
-        _chip_cdn(False),
+        diagnosis_parts(False),
         train_names=CDN_NAMES,
         sets=True,
         not_comparable="parts of the official train file, 80 / 10 / 10 % by sha256(text)",
@@ -471,7 +279,7 @@ TASKS = (
         "HPO-EL",
         None,
         (),
-        _hpo,
+        hpo_parts,
         notes=("layperson synonyms of HPO; none of them is in the dictionary",),
     ),
     *_multilingual_tasks(),
@@ -511,7 +319,7 @@ def _inputs(definition: Task, data: Path) -> dict[str, str]:
         sums = {p.name: sha256(p) for p in hpo.files(folder)[:1]}
     folders = {NCBI_BIOSYN: "ncbi-disease", BC5CDR_BIOSYN: "bc5cdr-disease"}
     for name in definition.files:
-        place = _find_unpacked(data, name, folders.get(name, name))
+        place = find_unpacked(data, name, folders.get(name, name))
         if not place.exists():
             raise InputError(
                 f"{data / name}: no such file, and task {definition.name} needs it. Get it with"
@@ -560,7 +368,7 @@ def prepare_folds(
         if kept["made_of"] == made_of and all(
             has_manifest(out / p) for f in kept["parts"] for p in f.values()
         ):
-            return [{split: out / p for split, p in fold.items()} for fold in kept["parts"]]
+            return _task_folders(out, kept["parts"])
     found: Counter[str] = Counter()
     folds = definition.parts(place, read.graph_dictionary(graph) if graph else None, found)
     written: list[dict[str, str]] = []
@@ -586,7 +394,11 @@ def prepare_folds(
         if count:
             LOG.info(f"{name}: {count:,} {what}")
     write_json(out / "parts.json", {"made_of": made_of, "parts": written})
-    return [{split: out / p for split, p in fold.items()} for fold in written]
+    return _task_folders(out, written)
+
+
+def _task_folders(out: Path, folds: list[dict[str, str]]) -> list[dict[str, Path]]:
+    return [{split: out / name for split, name in fold.items()} for fold in folds]
 
 
 def format_report(definition: Task, split: str, manifest: Mapping[str, Any]) -> list[str]:

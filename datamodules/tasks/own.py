@@ -22,6 +22,7 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -134,7 +135,8 @@ def save_own_task(
     if not data.exists():
         raise InputError(f"--data {data}: no such file or folder")
     files = split_files(data)
-    inputs = {str(p): sha256(p) for own in files.values() for p in with_annotations(own)}
+    paths = chain.from_iterable(map(with_annotations, files.values()))
+    inputs = {str(path): sha256(path) for path in paths}
     made_of = {"name": name, "suite": SUITE, "readers": READERS, "inputs": inputs}
     made_of |= {"read_as": format} if format else {}
     out = own_folder(name)
@@ -144,7 +146,7 @@ def save_own_task(
         return out
     left_out = Counter[str]()
     kind, language, splits = _read_parts(files, data, format, left_out)
-    examples = [example for own in splits.values() for example in own]
+    examples = list(chain.from_iterable(splits.values()))
     negative = negative_label(examples) if kind == "relation" else None
     scored = "test" if "test" in splits else "dev"
     notes = [f"left out: {count:,} {what}" for what, count in (+left_out).items()]
@@ -175,14 +177,13 @@ def _read_parts(
 ) -> tuple[str, str, dict[str, list[Any]]]:
     """(the kind of a task, its language, the examples of each part). Raises InputError for a
     training part that nothing can be learned from."""
-    every = [path for own in files.values() for path in own]
-    lines = None if format else kind_of_files(every, data)
+    lines = None if format else kind_of_files(list(chain.from_iterable(files.values())), data)
     splits = {
-        split: read_examples(own, data, lines, left_out, format) for split, own in files.items()
+        split: read_examples(paths, data, lines, left_out, format) for split, paths in files.items()
     }
     if set(splits) == {"train"}:
         splits = divide_documents(splits["train"])
-    examples = [example for own in splits.values() for example in own]
+    examples = list(chain.from_iterable(splits.values()))
     language = language_of(examples)
     kind = lines or kind_of_entities(examples)
     if lines is None:

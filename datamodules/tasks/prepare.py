@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -111,11 +112,8 @@ def prepare_task(name: str, data: str | Path, out: str | Path) -> Path:
     be read.
     """
     definition, data, out = find_task(name), Path(data), Path(out)
-    files = {
-        p.relative_to(data).as_posix(): p
-        for paths in inputs(definition, data).values()
-        for p in paths
-    }
+    paths = chain.from_iterable(inputs(definition, data).values())
+    files = {path.relative_to(data).as_posix(): path for path in paths}
     made_of = {
         "name": definition.name,
         "kind": definition.kind,
@@ -156,17 +154,12 @@ def format_report(manifest: dict[str, Any]) -> list[str]:
     """Lines that say what is odd about a prepared task: its variant, notes, and counts of what
     readers found."""
     name = manifest["name"]
-    lines = (
-        [f"{name}: variant {manifest['variant']!r}, not the official set"]
-        if manifest["variant"]
-        else []
-    )
+    lines = []
+    if manifest["variant"]:
+        lines.append(f"{name}: variant {manifest['variant']!r}, not the official set")
     lines += [f"{name}: {note}" for note in manifest["notes"]]
-    lines += [
-        f"{name}: {split}: {count:,} {what}"
-        for split, counted in manifest["odd"].items()
-        for what, count in counted.items()
-    ]
+    for split, counts in manifest["odd"].items():
+        lines += [f"{name}: {split}: {count:,} {what}" for what, count in counts.items()]
     return lines + [f"{name}: {count:,} in {what}" for what, count in manifest["warnings"].items()]
 
 

@@ -134,7 +134,8 @@ def parts(text: str, longest: int) -> list[str]:
             part = ""
         part += piece
     found.append(part)
-    return [stripped for part in found if (stripped := part.strip())]
+    stripped = (part.strip() for part in found)
+    return [part for part in stripped if part]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,23 +216,18 @@ def _rows(path: Path, encoding: str, columns: Sequence[str]) -> Iterator[tuple[s
                     f"{path}:{number}: expected {len(header)} columns, got {len(values)}. Fix the"
                     " line."
                 )
-            yield (
-                f"{stem}:{number}",
-                "\n".join(filter(None, (values[place].strip() for place in places))),
-            )
+            fields = (values[place].strip() for place in places)
+            yield f"{stem}:{number}", "\n".join(filter(None, fields))
     except csv.Error as error:
         raise InputError(f"{path}:{number}: not valid CSV ({error}). Fix the line.") from error
 
 
 def _kind(path: Path, whole: bool) -> str:
     """The format of a file; of formats that only this module reads, no spans are read."""
-    return (
-        "csv"
-        if _is_table(path)
-        else "whole"
-        if whole and format_of(path) == "text"
-        else format_of(path)
-    )
+    if _is_table(path):
+        return "csv"
+    kind = format_of(path)
+    return "whole" if whole and kind == "text" else kind
 
 
 def texts(
@@ -254,15 +250,11 @@ def texts(
         if kind == "csv":
             yield from _rows(path, encoding, columns)
         elif kind == "whole":
-            yield (
-                path.name.removesuffix(".gz").rpartition(".")[0],
-                "\n".join(line for _, line in lines(path, encoding)),
-            )
+            text = "\n".join(line for _, line in lines(path, encoding))
+            yield path.name.removesuffix(".gz").rpartition(".")[0], text
         else:
-            yield from (
-                (document.id, document.text)
-                for document in documents([source], None, "skip", encoding, left_out, False)
-            )
+            for document in documents([source], None, "skip", encoding, left_out, False):
+                yield document.id, document.text
 
 
 def _key(text: str) -> bytes:

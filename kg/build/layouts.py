@@ -159,6 +159,11 @@ def parse_template(texts: object, where: str) -> Template:
     return tuple(tuple(PIECES.split(str(text))) for text in several)
 
 
+def template_of(column: str) -> Template:
+    """A field of a layout that is a column as it is."""
+    return (("", column, ""),)
+
+
 def fill_template(template: Template, row: Mapping[str, Any]) -> list[str]:
     """The texts of the first alternative that has one. A column alone may have several."""
     for pieces in template:
@@ -194,7 +199,9 @@ class Part:
     def stage(self) -> int:
         """When it is read: ids that become no entity, entities and what their rows say of them, and
         then what refers to entities."""
-        return 0 if self.part == "retired" else 1 if self.part == "entities" or self.inherits else 2
+        if self.part == "retired":
+            return 0
+        return 1 if self.part == "entities" or self.inherits else 2
 
     @property
     def inherits(self) -> bool:
@@ -215,6 +222,10 @@ class Layout:
     rename: tuple[tuple[re.Pattern[str], str], ...] = ()
     null: frozenset[str] = frozenset()
     each: tuple[str, ...] = ()
+
+    def has_file(self, name: str) -> bool:
+        """Whether one of the patterns of `files` fits a name in lower case."""
+        return any(fnmatch.fnmatch(name, pattern.lower()) for pattern in self.files)
 
     def rename_column(self, column: str) -> str:
         """The name of a heading's column by the rules of `rename`."""
@@ -318,11 +329,7 @@ class Preset:
     def layouts_of(self, path: Path) -> list[Layout]:
         """The layouts whose `files` have a file's name."""
         name = path.name.lower()
-        return [
-            layout
-            for layout in self.layouts
-            if any(fnmatch.fnmatch(name, pattern.lower()) for pattern in layout.files)
-        ]
+        return [layout for layout in self.layouts if layout.has_file(name)]
 
     def with_options(self, form: Mapping[str, Any], columns: Mapping[str, str]) -> Preset:
         """The preset with another delimiter, encoding or sheet, and with columns that are named
@@ -335,13 +342,14 @@ class Preset:
 
 
 def _with_columns(part: Part, columns: Mapping[str, str]) -> Part:
-    changed = {
-        name: (("", columns[key], ""),)
-        for name in (*REQUIRED[part.part], *OPTIONAL[part.part])
-        for key in (name, f"{part.part}.{name}")
-        if key in columns and (key != name or name in part.fields)
-    }
-    return replace(part, fields=part.fields | changed)
+    fields = dict(part.fields)
+    for name in (*REQUIRED[part.part], *OPTIONAL[part.part]):
+        qualified = f"{part.part}.{name}"
+        if qualified in columns:
+            fields[name] = template_of(columns[qualified])
+        elif name in columns and name in fields:
+            fields[name] = template_of(columns[name])
+    return replace(part, fields=fields)
 
 
 def preset_names() -> list[str]:

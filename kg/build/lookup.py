@@ -25,7 +25,7 @@ def search_key(text: str) -> str:
     """The words of a name without case, accents and punctuation."""
     words = unicodedata.normalize("NFD", comparable(text))
     plain = "".join(c for c in words if not unicodedata.combining(c))
-    return " ".join(word for word in plain.split() if any(c.isalnum() for c in word))
+    return " ".join(word for word in plain.split() if any(map(str.isalnum, word)))
 
 
 class Found(NamedTuple):
@@ -68,6 +68,10 @@ class NameSearch:
         return about | {"found": own["name"], "kind": own["kind"], "exact": exact}
 
 
+def _select_rows(table: pa.Table, column: str, value: str) -> pa.Table:
+    return table.filter(pc.equal(table[column], value))
+
+
 def describe_entity(graph: KnowledgeGraph, entity: str) -> dict[str, Any]:
     """What a graph says of an entity: name, type, names by kind, definition, neighbours by
     relation, equivalent ids. Raises InputError for an id that the graph lacks."""
@@ -75,26 +79,22 @@ def describe_entity(graph: KnowledgeGraph, entity: str) -> dict[str, Any]:
     if one is None:
         near = nearest(entity, graph.ids.to_pylist()[:50_000])
         raise InputError(f"no entity {entity!r} in this graph; {near}kepl graph find looks by name")
-    row = graph.entities.filter(pc.equal(graph.entities["id"], one)).to_pylist()[0]
-    names = graph.names.filter(pc.equal(graph.names["id"], one)).to_pylist()
-    texts = graph.definitions.filter(pc.equal(graph.definitions["id"], one))["text"].to_pylist()
-    titles = dict(zip(graph.ids.to_pylist(), graph.entities["name"].to_pylist(), strict=True))
+    (row,) = _select_rows(graph.entities, "id", one).to_pylist()
+    names = _select_rows(graph.names, "id", one).select(["name", "kind", "language"])
+    texts = _select_rows(graph.definitions, "id", one)["text"].to_pylist()
+    titles = dict(graph.rows("entities", "id", "name"))
     neighbours: dict[str, list[str]] = defaultdict(list)
+    same: list[str] = []
     for side, other, arrow in (("head", "tail", "{}"), ("tail", "head", "{} of")):
-        triples = graph.triples.filter(pc.equal(graph.triples[side], one)).to_pylist()
-        for triple in triples:
+        for triple in _select_rows(graph.triples, side, one).to_pylist():
             place = triple[other]
             neighbours[arrow.format(triple["relation"])].append(f"{place} {titles[place]}")
-    same = [
-        triple[other]
-        for side, other in (("head", "tail"), ("tail", "head"))
-        for triple in graph.equivalences.filter(pc.equal(graph.equivalences[side], one)).to_pylist()
-    ]
+        same += _select_rows(graph.equivalences, side, one)[other].to_pylist()
     return {
         "id": one,
         "name": row["name"],
         "type": row["type"],
-        "names": [{k: n[k] for k in ("name", "kind", "language")} for n in names],
+        "names": names.to_pylist(),
         "definition": texts[0] if texts else None,
         "neighbours": dict(neighbours),
         "same as": same,

@@ -34,7 +34,7 @@ from core.files import InputError
 from core.outputs import check_no_input
 from kg.graph import GRAPH, SCHEMAS, KnowledgeGraph, fingerprint
 from kg.ids import alternatives_of
-from kg.linking.matcher import needs_exact_case
+from kg.linking.matchable import needs_exact_case
 from kg.linking.normal import normal_text
 from kg.linking.tokens import fold_case, space_words
 
@@ -246,13 +246,10 @@ def merge_graphs(graphs: Sequence[tuple[str, KnowledgeGraph]]) -> KnowledgeGraph
         given = graph.counts()
         whole, counts = unite_graphs(whole, graph)
         report.append({"graph": name, "given": given, **counts})
-    manifest = {
-        key: "; ".join(
-            dict.fromkeys(str(graph.manifest.get(key, "not stated")) for _, graph in graphs)
-        )
-        for key in ("source", "version", "licence")
-    }
-    whole.manifest |= manifest | {"merged": report}
+    for key in ("source", "version", "licence"):
+        facts = [str(graph.manifest.get(key, "not stated")) for _, graph in graphs]
+        whole.manifest[key] = "; ".join(dict.fromkeys(facts))
+    whole.manifest["merged"] = report
     return whole
 
 

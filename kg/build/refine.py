@@ -47,7 +47,6 @@ Names
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence, Sized
 from dataclasses import asdict, dataclass
@@ -57,7 +56,16 @@ from typing import Any, NamedTuple
 from core.files import InputError
 from core.outputs import check_no_input
 from core.settings import split_commas
-from kg.build.votes import most
+from kg.build.entity_rules import (
+    UNKNOWN,
+    Triple,
+    count_votes,
+    is_chinese,
+    loose_tails,
+    no_entity,
+    types_by_name,
+    vote_types,
+)
 from kg.graph import GRAPH, KnowledgeGraph, fingerprint
 from kg.linking.normal import comparable
 
@@ -71,116 +79,6 @@ WITHOUT = tuple(
     "透明度 晶系 光泽 硬度 条痕 颜色 阶段 手术_输血 手术_输血及血液制品".split()
 )
 FACTS = ("source", "version", "licence")  #: of the manifest that a refined graph keeps
-UNKNOWN = "未知"
-VALUE = "value"
-BEGINS = (
-    "用于 适用于 主要 常见 常用 常有 常伴 常为 可有 可见 可伴 可能 可由 可触 可引 可出 可导 偶有"
-    " 偶见 偶可 伴有 并有 或 及 与 "
-    "患者 有时 有报道 无明显 多见 多为 多由 应用 长期 治疗各种 表现 尚不 尚未 未见 不宜 不能 其他"
-    " 其它 一般 如有 由于 本品 "
-    "的 引起 提示 见上 症见 属 每 呈 通过 主治 主要成"
-).split()
-ENDS = "等 等症 等症状 者 时 的 后 有关 患者 人群 慎用 禁用 尚不明确".split()
-WITHIN = "引起 所致 导致 患者 用于 以及 或者 见上述 本品 的人 不可归类 成份为 成分为 可能 伴有 适量 等的".split()  # noqa: E501
-
-_CHINESE = re.compile("[㐀-鿿]")
-_SENTENCE = re.compile("[。；！？]")
-_LIST = re.compile(r"[，。；：？！、…:;?!<>＜＞≤≥=＝《》“”\"]|(?<!\d),|,(?!\d)")
-_DOSE = re.compile(
-    r"\d\s*(?:[%％°℃]|(?:m|μ|k)?[gG](?![A-Za-z])|m?[lL](?![A-Za-z])|mmol|IU|毫|微克|克|升|单位|万|岁|天|小时|周|个月|次|片|粒)"
-)
-_RUN = re.compile("[A-Za-z0-9.]+")
-_BEGINS = re.compile("|".join(map(re.escape, BEGINS)))
-_ENDS = re.compile(f"(?:{'|'.join(map(re.escape, ENDS))})$")
-_WITHIN = re.compile("|".join(map(re.escape, WITHIN)))
-
-Triple = tuple[str, str, str]
-
-
-def is_chinese(name: str) -> bool:
-    """Whether there is a Chinese character in `name`."""
-    return bool(_CHINESE.search(name))
-
-
-def no_entity(name: str, kind: str, head: bool, longest: int = 15, foreign: bool = False) -> str:
-    """The rule by which a `name` of the type `kind` is no entity's, or "". `head`: it heads a
-    triple of its own."""
-    if kind == VALUE:
-        return "value"
-    if not foreign and not is_chinese(name):
-        return "script"
-    if head:
-        return "list" if _SENTENCE.search(name) else ""
-    if _LIST.search(name):
-        return "list"
-    if _DOSE.search(name):
-        return "dose"
-    if _BEGINS.match(name) or _ENDS.search(name) or _WITHIN.search(name):
-        return "wording"
-    return "length" if len(_RUN.sub("x", name)) > longest else ""
-
-
-def signatures(
-    triples: Iterable[Triple], types: dict[str, str], share: float = 0.5
-) -> dict[str, tuple[str, str]]:
-    """relation -> the types of its heads and of its tails, "" where no type has more than `share`
-    of its triples."""
-    seen: Counter[str] = Counter()
-    ends: dict[str, tuple[Counter[str], Counter[str]]] = defaultdict(lambda: (Counter(), Counter()))
-    for head, relation, tail in triples:
-        seen[relation] += 1
-        for votes, entity in zip(ends[relation], (head, tail), strict=True):
-            if kind := types[entity]:
-                votes[kind] += 1
-
-    def majority_type(votes: Counter[str], count: int) -> str:
-        kind = most(votes)
-        return kind if kind and votes[kind] > share * count else ""
-
-    return {
-        relation: (majority_type(ends[relation][0], n), majority_type(ends[relation][1], n))
-        for relation, n in seen.items()
-    }
-
-
-def vote_types(
-    triples: Sequence[Triple], types: dict[str, str], share: float = 0.5
-) -> dict[str, str]:
-    """entity without a type -> what most of its triples' relations say, for those of whom something
-    is said."""
-    said = signatures(triples, types, share)
-    votes: dict[str, Counter[str]] = defaultdict(Counter)
-    for head, relation, tail in triples:
-        for entity, kind in zip((head, tail), said[relation], strict=True):
-            if kind and not types[entity]:
-                votes[entity][kind] += 1
-    return {entity: kind for entity, found in votes.items() if (kind := most(found))}
-
-
-def types_by_name(graph: KnowledgeGraph) -> dict[str, str]:
-    """Name -> type, by the entities' own names, then by other names that one entity has; "value" is
-    no type."""
-    own: dict[str, set[str]] = defaultdict(set)
-    for name, kind in graph.rows("entities", "name", "type"):
-        own[name].add(kind)
-    kinds = dict(graph.rows("entities", "id", "type"))
-    others: dict[str, set[str]] = defaultdict(set)
-    for entity, name in graph.rows("names", "id", "name"):
-        others[name].add(entity)
-    found = {name: kinds[next(iter(ids))] for name, ids in others.items() if len(ids) == 1}
-    found |= {name: next(iter(said)) if len(said) == 1 else "" for name, said in own.items()}
-    return {name: kind for name, kind in found.items() if kind not in ("", VALUE, UNKNOWN)}
-
-
-def loose_tails(triples: Sequence[Triple], types: dict[str, str]) -> set[str]:
-    """Tails that are nothing else: they head no triple, are the tail of one alone and have no
-    type."""
-    heads, into = {head for head, _, _ in triples}, Counter(tail for _, _, tail in triples)
-    return {
-        tail
-        for tail, count in into.items()
-        if count == 1 and tail not in heads and not types.get(tail)
-    }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -241,7 +139,7 @@ def refine_graph(
             f"no triple is left of {len(graph.triples):,}: {dict(given.dropped)}. Give a graph of"
             " Chinese entities, or loosen the rules (--foreign, --longest, --loose, --least)."
         )
-    linked = {entity for head, _, tail in kept.triples for entity in (head, tail)}
+    linked = _linked_entities(kept.triples)
     stay = linked.union(*pairs)
     entities = [entity for entity in name if entity in stay]
     kinds, coverage = _type_entities(entities, known, [source for source, _ in types], pairs)
@@ -310,11 +208,9 @@ def _split_triples(graph: KnowledgeGraph, equivalent: Sequence[str]) -> _Split:
     become equivalences."""
     rows: dict[Triple, None] = {}
     same: list[Triple] = list(graph.rows("equivalences"))
-    linked: set[str] = set()
     dropped: Counter[str] = Counter()
     wanted = set(equivalent)
     for row in graph.rows("triples"):
-        linked.update((row[0], row[2]))
         if row[0] == row[2]:
             dropped["self-loops"] += 1
         elif row in rows:
@@ -324,8 +220,16 @@ def _split_triples(graph: KnowledgeGraph, equivalent: Sequence[str]) -> _Split:
             same.append(row)
         else:
             rows[row] = None
-    linked.update(entity for head, _, tail in same for entity in (head, tail))
+    linked = _linked_entities(graph.rows("triples")) | _linked_entities(same)
     return _Split(list(rows), same, linked, dropped)
+
+
+def _linked_entities(triples: Iterable[Triple]) -> set[str]:
+    """The heads and tails of triples."""
+    linked: set[str] = set()
+    for head, _, tail in triples:
+        linked.update((head, tail))
+    return linked
 
 
 def _equivalent_pairs(
@@ -487,15 +391,17 @@ def _type_entities(
         for one, other in (pair, pair[::-1]):
             if known[other][0] and not known[one][0]:
                 votes[one][known[other][0]] += 1
-    equal = {
-        entity: (kind, "equivalents") for entity, found in votes.items() if (kind := most(found))
-    }
-    said = {e: known[e] if known[e][0] else equal.get(e, (UNKNOWN, UNKNOWN)) for e in entities}
-    counts = Counter(source for _, source in said.values())
+    by_equivalents = count_votes(votes)
+    kinds: dict[str, str] = {}
+    counts: Counter[str] = Counter()
+    for entity in entities:
+        kind, source = known[entity]
+        if not kind and entity in by_equivalents:
+            kind, source = by_equivalents[entity], "equivalents"
+        kinds[entity] = kind or UNKNOWN
+        counts[source if kind else UNKNOWN] += 1
     order = ["their own", "relations", *sources, "equivalents", UNKNOWN]
-    return {entity: kind for entity, (kind, _) in said.items()}, {
-        source: counts[source] for source in order
-    }
+    return kinds, {source: counts[source] for source in order}
 
 
 def format_report(report: dict[str, Any]) -> str:
@@ -542,7 +448,8 @@ def refine(
         types: Graphs that have more types, with commas.
         fresh: Refine again even if the same graph is there.
     """
-    others = [Path(folder) for folder in split_commas([str(folder) for folder in types])]
+    folders = split_commas(list(map(str, types)))
+    others = [Path(folder) for folder in folders]
     check_no_input(out, [graph, *others])
     recipe = {
         "reader": "kg.refine",

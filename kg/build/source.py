@@ -104,13 +104,11 @@ def inputs_of(module: ModuleType, path: Path | None) -> dict[str, dict[str, Any]
         if not file.is_file():
             raise InputError(f"{file}: no such file. Check the path.")
     folder = path if path is not None and path.is_dir() else None
-    return {
-        str(file.relative_to(folder)) if folder else file.name: {
-            "bytes": file.stat().st_size,
-            "sha256": sha256(file),
-        }
-        for file in files
-    }
+    inputs = {}
+    for file in files:
+        name = str(file.relative_to(folder)) if folder else file.name
+        inputs[name] = {"bytes": file.stat().st_size, "sha256": sha256(file)}
+    return inputs
 
 
 def without_no_names(graph: KnowledgeGraph) -> KnowledgeGraph:

@@ -97,9 +97,8 @@ def _chip_cdn(path: Path) -> Iterator[tuple[str, list[str]]]:
             f" {type(rows).__name__}."
         )
     for number, row in enumerate(rows, 1):
-        mention, terms = (
-            row.get(key) if isinstance(row, dict) else None for key in ("text", "normalized_result")
-        )
+        fields = row if isinstance(row, dict) else {}
+        mention, terms = fields.get("text"), fields.get("normalized_result")
         if (
             not isinstance(mention, str)
             or not isinstance(terms, str)
@@ -249,11 +248,11 @@ def build_thesaurus(graph: Path, out: Path, pairs: Sequence[Path] = ()) -> None:
     loaded = KnowledgeGraph.load(graph)
     found, left_out = rows(loaded, [row for path in pairs for row in read_pairs(path)])
     types = dict(loaded.rows("entities", "id", "type"))
-    table = pa.table(
-        {name: [row[i] for row in found] for i, name in enumerate(SCHEMA.names)}, schema=SCHEMA
+    table = pa.Table.from_pylist(
+        [dict(zip(SCHEMA.names, row, strict=True)) for row in found], schema=SCHEMA
     )
-    entities = list(dict.fromkeys(row[0] for row in found))
-    kinds = dict(Counter(row[2] for row in found).most_common())
+    entities = list(dict.fromkeys(entity for entity, _, _ in found))
+    kinds = dict(Counter(kind for _, _, kind in found).most_common())
     counts = dict(Counter(types[entity] for entity in entities).most_common())
     manifest = {
         "format": FORMAT,

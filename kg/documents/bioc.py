@@ -164,11 +164,9 @@ class _Collection(Events[Document]):
             inside = "inside another one" if name == "document" else "outside of a document"
             raise InputError(f"{self.where}: a {name} {inside}. Fix the file's elements.")
         if name == "document":
-            self.begun, self.id, self.document = (
-                self.line,
-                "",
-                Text(f"{self.path}:{self.line}", "", self.left_out, self.used),
-            )
+            self.begun = self.line
+            self.id = ""
+            self.document = Text(f"{self.path}:{self.line}", "", self.left_out, self.used)
             self.waiting: list[tuple[str, dict[str, str], list[tuple[Any, Any]], str | None]] = []
         elif self.document is None:
             return
@@ -348,15 +346,11 @@ def biocjson_document(
 ) -> dict[str, Any]:
     """A document as BioC JSON has it: one passage, and of each mention (start, end, infons) an
     annotation."""
-    annotations = [
-        {
-            "id": str(number),
-            "infons": infons,
-            "text": text[s:e],
-            "locations": [{"offset": s, "length": e - s}],
-        }
-        for number, (s, e, infons) in enumerate(mentions, start=1)
-    ]
+    annotations = []
+    for number, (start, end, infons) in enumerate(mentions, start=1):
+        location = {"offset": start, "length": end - start}
+        annotation = {"id": str(number), "infons": infons, "text": text[start:end]}
+        annotations.append(annotation | {"locations": [location]})
     passage = {
         "offset": 0,
         "infons": {},

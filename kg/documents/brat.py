@@ -87,14 +87,9 @@ def brat_documents(
                     )
                 found[columns[0]] = _brat_mention(where, columns, text, before, left_out)
             elif kind == "N":
-                words = columns[1].split() if len(columns) > 1 else []
-                if len(words) != 3:
-                    raise InputError(
-                        f"{where}: expected 'Reference T1 ID' in the second column, got"
-                        f" {excerpt(line)}"
-                    )
-                left_out[SECOND] += words[1] in entities
-                entities.setdefault(words[1], words[2].removeprefix(OWN_IDS))
+                subject, entity = _read_reference(where, line)
+                left_out[SECOND] += subject in entities
+                entities.setdefault(subject, entity)
             elif shape := ATTRIBUTE.fullmatch(line.rstrip()):
                 attributes.setdefault(shape[2], []).append(shape[1].lower())
             elif re.match(r"[REAM#*][^\t]*\t", line):
@@ -105,13 +100,11 @@ def brat_documents(
                     f" tab), got {excerpt(line)}"
                 )
     left_out[OF_NONE] += len((entities.keys() | attributes.keys()) - found.keys())
-    mentions = [
-        m._replace(
-            entity=entities.get(key, m.type if ":" in m.type else ""),
-            attributes=tuple(attributes.get(key, ())),
-        )
-        for key, m in found.items()
-    ]
+    mentions = []
+    for key, mention in found.items():
+        entity = entities.get(key, mention.type if ":" in mention.type else "")
+        own = tuple(attributes.get(key, ()))
+        mentions.append(mention._replace(entity=entity, attributes=own))
     yield make_document(layout.name_file(text_file), text, mentions, f"{text_file}:1", left_out)
 
 
@@ -130,6 +123,16 @@ def _count_mark(text_file: Path, notes: Path, text: str, encoding: str) -> int:
     return 0
 
 
+def _read_reference(where: str, line: str) -> tuple[str, str]:
+    """An N line: (mention, entity). Raises InputError for another."""
+    words = "".join(line.split("\t")[1:2]).split()
+    if len(words) != 3:
+        raise InputError(
+            f"{where}: expected 'Reference T1 ID' in the second column, got {excerpt(line)}"
+        )
+    return words[1], words[2].removeprefix(OWN_IDS)
+
+
 def _brat_mention(
     where: str, columns: list[str], text: str, before: int, left_out: Counter[str]
 ) -> Mention:
@@ -142,20 +145,20 @@ def _brat_mention(
             f"{where}: expected an id, 'Type start end' and the text, with tabs between them, got"
             f" {columns!s:.60}"
         )
-    numbers = [
-        [whole_number(where, "place", digits) - before for digits in part.split()]
-        for part in shape[2].split(";")
-    ]
-    start, end = numbers[0][0], numbers[-1][1]
+    places = []
+    for part in shape[2].split(";"):
+        first, last = (whole_number(where, "place", digits) - before for digits in part.split())
+        places.append((first, last))
+    start, end = places[0][0], places[-1][1]
     checked = checked_mention(where, text, start, end, "any")
     # brat writes a line end inside a mention as a blank
-    covered = " ".join(text[first:last] for first, last in numbers)
+    covered = " ".join(text[first:last] for first, last in places)
     if covered.split() != columns[2].split():
         raise InputError(
             f"{where}: [{shape[2]}] covers {excerpt(covered)} in the text, the line says"
             f" {excerpt(columns[2])}. Offsets count characters of the text file."
         )
-    gaps = [text[before[1] : after[0]] for before, after in pairwise(numbers)]
+    gaps = [text[end:start] for (_, end), (start, _) in pairwise(places)]
     left_out[DISCONTINUOUS] += any(gap.strip() for gap in gaps)
     return checked._replace(entity="", type=shape[1])
 
@@ -218,7 +221,7 @@ def format_settings(kinds: Iterable[str]) -> str:
     """annotation.conf for types of entities, with the attributes that are written."""
     attributes = [f"{name.capitalize()}\tArg:<ENTITY>" for name in ATTRIBUTES]
     sections = {"entities": sorted(kinds), "relations": [], "events": [], "attributes": attributes}
-    parts = ["".join(f"{line}\n" for line in (f"[{name}]", *own)) for name, own in sections.items()]
+    parts = ["\n".join([f"[{name}]", *lines, ""]) for name, lines in sections.items()]
     return "\n".join(parts)
 
 

@@ -117,7 +117,7 @@ class _Columns(NamedTuple):
         ended = bool(rows) and all(len(row) > 2 and not row[-1].strip() for row in rows)
         own = [row[:-1] if ended else row for row in rows]
         own = [row for row in own if len(row) > 1]
-        first, last = ({row[place].strip() for row in own} for place in (0, -1))
+        first, last = {row[0].strip() for row in own}, {row[-1].strip() for row in own}
         word, tag = 0, -1
         if own and _are_tags(first) and not _are_tags(last):
             word, tag = 1, 0

@@ -52,14 +52,12 @@ class Plan(NamedTuple):
         return self.make_parts()
 
     def make_parts(self) -> list[Part]:
-        return [
-            Part(
-                part_name(number),
-                [Span(Path(self.files[file]), *rest) for file, *rest in part],
-                json.dumps([[self.checksums[file], *rest] for file, *rest in part]),
-            )
-            for number, part in enumerate(self.parts)
-        ]
+        parts = []
+        for number, part in enumerate(self.parts):
+            spans = [Span(Path(self.files[file]), *rest) for file, *rest in part]
+            key = json.dumps([[self.checksums[file], *rest] for file, *rest in part])
+            parts.append(Part(part_name(number), spans, key))
+        return parts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,19 +107,14 @@ def make_plan(
     checksums = [sha256(path) for path in paths]
     known = read_json(folder / INPUTS) if (folder / INPUTS).is_file() else {}
     read_as = f"{format or 'by name'}, {layout.document}"
-    if [known.get(key) for key in ("files", "format", "size", "checksums")] == [
-        files,
-        read_as,
-        size,
-        checksums,
-    ]:
-        return Plan(**known)
+    plan = Plan(files, read_as, size, checksums, known.get("parts", []))
+    if plan._asdict() == known:
+        return plan
     number = {path: place for place, path in enumerate(paths)}
-    parts = [
-        [[number[path], *rest] for path, *rest in part]
-        for part in parts_of(paths, size, kind_of or partial(resolve_format, format, layout))
-    ]
-    return Plan(files, read_as, size, checksums, parts)
+    parts = []
+    for part in parts_of(paths, size, kind_of or partial(resolve_format, format, layout)):
+        parts.append([[number[path], *rest] for path, *rest in part])
+    return plan._replace(parts=parts)
 
 
 def parts_of(

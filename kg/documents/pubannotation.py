@@ -80,9 +80,10 @@ def pubannotation_documents(
                 start, end = places[0].get("begin"), places[-1].get("end")
                 kind = str(note.get("obj") or "")
                 checked = checked_mention(where, text, start, end, "any")
-                entity = ids.get(str(note.get("id")), kind if ":" in kind else "")
-                own = attributes_of(said.get(str(note.get("id")), {}))
-                found.append(checked._replace(entity=entity, type=kind, attributes=own))
+                subject = str(note.get("id"))
+                entity = ids.get(subject, kind if ":" in kind else "")
+                attributes = attributes_of(said.get(subject, {}))
+                found.append(checked._replace(entity=entity, type=kind, attributes=attributes))
         source = record.get("sourceid") or record.get("id")
         if record.get("divid") is not None and sources[str(record.get("sourceid"))] > 1:
             source = f"{source}/{record['divid']}"  # divisions of one article

@@ -82,7 +82,8 @@ class _PubMed(Events[Document]):
             where = f"{self.path}:{self.begun}"
             if not pmid:
                 raise InputError(f"{where}: this {name} has no PMID. Fetch the file again.")
-            self.ready.append(Document(pmid, "\n".join(filter(None, (title, abstract))), (), where))
+            text = "\n".join(filter(None, (title, abstract)))
+            self.ready.append(Document(pmid, text, (), where))
 
 
 def pubmed_documents(

@@ -94,11 +94,9 @@ class Forms:
     def _put(self, keys: np.ndarray, used: np.ndarray) -> np.ndarray:
         """Slots for new `keys`, all different. used: (buckets,) how many slots are taken, brought
         up to date."""
-        slots, waiting, bucket = (
-            np.empty(len(keys), np.int64),
-            np.arange(len(keys)),
-            self._bucket(keys),
-        )
+        slots = np.empty(len(keys), np.int64)
+        waiting = np.arange(len(keys))
+        bucket = self._bucket(keys)
         while len(waiting):
             order = np.argsort(bucket, kind="stable")
             waiting, bucket = waiting[order], bucket[order]
@@ -146,11 +144,9 @@ class Forms:
             ends = own != NONE
             last[first[ends]], value[first[ends]] = place[ends], own[ends]
             continues = words[place + 1] != 0
-            first, place, above = (
-                first[continues],
-                place[continues] + 1,
-                (slots[continues] + 1).astype(np.uint64),
-            )
+            first = first[continues]
+            place = place[continues] + 1
+            above = (slots[continues] + 1).astype(np.uint64)
             slots = self._slots(above << _HALF | words[place])
         found = np.flatnonzero(value != NONE)
         return Longest(found, last[found], value[found])

@@ -103,10 +103,8 @@ class Homonyms:
         without a text."""
         if not text:
             return [0.0] * len(concepts)
-        strings, present = (
-            self.strings(name, concepts),
-            frozenset(words(text)) if isinstance(text, str) else text,
-        )
+        strings = self.strings(name, concepts)
+        present = frozenset(words(text)) if isinstance(text, str) else text
         return [support(strings[concept], name, present) for concept in concepts]
 
 

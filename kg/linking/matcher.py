@@ -30,12 +30,10 @@ Abbreviations
 
 from __future__ import annotations
 
-import contextlib
 from array import array
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, islice, pairwise, repeat
-from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -44,34 +42,40 @@ import pyarrow.compute as pc
 
 from core.files import InputError
 from kg.documents.mentions import Mention
-from kg.graph import KnowledgeGraph, check_kinds, numbers, place_of_kind
+from kg.graph import KnowledgeGraph, numbers
+from kg.linking.defined_forms import NO_INDEX, Match, Meaning, match_short_forms, replace_matches
 from kg.linking.forms import NONE, Forms
-from kg.linking.inflection import LONGEST_SHORT_FORM, is_short_form
+from kg.linking.inflection import is_short_form
+from kg.linking.matchable import (
+    POSSESSIVE,
+    flag_values,
+    has_capitals,
+    is_doubtful,
+    iterate_strings,
+    needs_exact_case,
+    never_matches,
+    places_of_kinds,
+    rows_of_texts,
+    to_indices,
+    usable_names,
+)
 from kg.linking.normal import (
     BEST,
     ENGLISH,
     NO_DIFFERENCE,
-    SKIPPED,
     Difference,
     Level,
     compare_words,
     kept_words,
     normal_text,
-    word_class,
 )
 from kg.linking.passage import Passage, find_starts
 from kg.linking.tokens import cased_words, fold_case, words
+from kg.linking.word_numbers import REMEMBERED, SKIP, Vocabulary
 from kg.linking.words import FUNCTION_WORDS
 
 MARKS = 4  #: at the end of a name; a line of a thousand dashes is none
-# short forms of a text above which its words are gone through once, not once for each
-MANY_FORMS = 16
 LONGEST = 1000  # words; a longer name is no name
-WEAK_KINDS = ("related", "broad")  #: a name of such a kind and of one ordinary word is no evidence
-REMEMBERED = 1 << 16  # words and surfaces that are kept
-_NONE = -1
-_SKIP = 1 << 30  # number of a word that is skipped
-_S = "s"
 
 
 class Found(NamedTuple):
@@ -91,21 +95,6 @@ class Found(NamedTuple):
     others: tuple[str, ...] = ()
 
 
-class _Meant(NamedTuple):
-    """The entity (its index) of a surface, how the surface differs from its name, and entities that
-    fit as well."""
-
-    entity: int
-    difference: Difference = NO_DIFFERENCE
-    others: tuple[int, ...] = ()
-    by_case: bool = False  # whether the name only matches in its own case
-
-
-# First word and last word of a passage, the entity's index (-1: none), and the meaning where the
-# words are no plain name.
-_Match = tuple[int, int, int, _Meant | None]
-
-
 class _Candidate(NamedTuple):
     """A name of a form: its entity (an index), its place in the order of kinds, and whether its
     case must be exact."""
@@ -115,83 +104,6 @@ class _Candidate(NamedTuple):
     exact: bool
     name: str
     english: bool
-
-
-def never_matches(name: str) -> bool:
-    """Whether a name is of no use for linking: no letter, one character, or a function word not in
-    capitals."""
-    name = name.strip()
-    return (
-        len(name) < 2
-        or not any(map(str.isalpha, name))
-        or (fold_case(name) in FUNCTION_WORDS and not name.isupper())
-    )
-
-
-def needs_exact_case(name: str) -> bool:
-    """Whether a name (as :func:`kg.linking.tokens.space_words` writes it) only matches in its own
-    case."""
-    return " " not in name and (len(name) <= 3 or (len(name) <= 6 and name.isupper()))
-
-
-def is_ordinary_word(name: str) -> bool:
-    """Whether a name is one word of letters, small but for the first: "death", "Scale"."""
-    name = name.strip()
-    return name.isalpha() and name.isascii() and name[1:].islower()
-
-
-def usable_names(names: pa.Table, kinds: Iterable[str] | None = None) -> pa.Table:
-    """The rows of a table of names that the rules above use: those of `kinds`, or all but the weak
-    ones."""
-    if kinds is not None:
-        chosen = check_kinds(kinds)
-        return names.take(
-            _indices(np.flatnonzero(_flags(names["kind"], lambda kind: kind.lower() in chosen)))
-        )
-    weak = np.flatnonzero(_flags(names["kind"], lambda kind: kind.lower() in WEAK_KINDS))
-    if not len(weak):
-        return names
-    ordinary = [is_ordinary_word(name) for name in names["name"].take(_indices(weak)).to_pylist()]
-    kept = np.ones(len(names), bool)
-    kept[weak[ordinary]] = False
-    return names.take(_indices(np.flatnonzero(kept)))
-
-
-class _Vocabulary(dict[str, int]):
-    """The number of each word, from 1: one for all words of a class (kg.linking.normal.word_class).
-
-    The first word of a class that names have has the number itself; others, which differ from it,
-    the number below zero. 0 is a word that no name has. Words of texts are added as they come, up
-    to REMEMBERED.
-    """
-
-    def __init__(self, level: Level) -> None:
-        super().__init__()
-        self.level, self.classes = level, dict[str, int]()
-        self.first = [""]  # of each class
-        self._added = 0
-        if level != "exact":
-            self.update(dict.fromkeys(SKIPPED, _SKIP))
-            self.add(_S)
-
-    def add(self, word: str) -> int:
-        """The number of a name's word."""
-        number = self.get(word, 0)
-        if number:
-            return number
-        key = word_class(word, self.level)
-        number = self.classes.setdefault(key, len(self.classes) + 1)
-        if number == len(self.first):
-            self.first.append(word)
-        self[word] = number if self.first[number] == word else -number
-        return self[word]
-
-    def __missing__(self, word: str) -> int:
-        number = -self.classes.get(word_class(word, self.level), 0)
-        if self._added < REMEMBERED and len(word) <= 64:
-            self._added += 1
-            self[word] = number
-        return number
 
 
 class DictionaryLinker:
@@ -223,7 +135,7 @@ class DictionaryLinker:
             )
         self.abbreviations, self.level = abbreviations, forms
         self._ids = ids
-        self._words = _Vocabulary(forms)
+        self._words = Vocabulary(forms)
         entity = pc.index_in(names["id"], value_set=ids)
         if entity.null_count:
             row = pc.index(pc.is_null(entity), True).as_py()
@@ -233,7 +145,7 @@ class DictionaryLinker:
             )
         names = usable_names(names, kinds)
         self._index(names, ids, numbers(pc.index_in(names["id"], value_set=ids)), degree)
-        self._meant: dict[tuple[int, str], _Meant | None] = {}  # of (value of a form, surface)
+        self._meant: dict[tuple[int, str], Meaning | None] = {}  # of (value of a form, surface)
 
     @classmethod
     def from_graph(
@@ -253,7 +165,7 @@ class DictionaryLinker:
         names = graph.names
         if texts is not None:
             names = usable_names(names, kinds)
-            names = names.take(_indices(_rows_of_texts(names["name"], texts, forms)))
+            names = names.take(to_indices(rows_of_texts(names["name"], texts, forms)))
         return cls(
             names, graph.ids, graph.degree(), abbreviations=abbreviations, forms=forms, kinds=kinds
         )
@@ -267,23 +179,23 @@ class DictionaryLinker:
         of candidates."""
         english = self._english(names)
         ends, exact, plain = self._read_names(names, english)
-        form = np.full(len(names), _NONE, np.int32)
+        form = np.full(len(names), NO_INDEX, np.int32)
         slots, form[ends >= 0] = np.unique(ends[ends >= 0], return_inverse=True)
-        kind = _places_of_kinds(names["kind"])
+        kind = places_of_kinds(names["kind"])
         triples = np.zeros(len(names), np.int64) if degree is None else degree[entity]
         rank = np.empty(len(ids), np.int32)
         rank[numbers(pc.sort_indices(ids))] = np.arange(len(ids), dtype=np.int32)
-        rows: np.ndarray = np.flatnonzero(form != _NONE)
+        rows: np.ndarray = np.flatnonzero(form != NO_INDEX)
         rows = rows[np.lexsort((rank[entity[rows]], -triples[rows], kind[rows], form[rows]))]
 
         # each form has rows[first[i]:first[i + 1]]
-        first = np.flatnonzero(np.diff(form[rows], prepend=_NONE))
+        first = np.flatnonzero(np.diff(form[rows], prepend=NO_INDEX))
         counts = np.diff(first, append=len(rows))
         # A form whose best kind leaves one entity, and allows any case, means that entity however
         # it is written.
         best = kind[rows] == np.repeat(kind[rows][first], counts)
         lowest = np.minimum.reduceat(np.where(best, entity[rows], len(ids)), first)
-        highest = np.maximum.reduceat(np.where(best, entity[rows], _NONE), first)
+        highest = np.maximum.reduceat(np.where(best, entity[rows], NO_INDEX), first)
         single = (lowest == highest) & np.logical_or.reduceat(best & ~exact[rows], first)
         single &= np.logical_and.reduceat(plain[rows], first)
 
@@ -298,7 +210,7 @@ class DictionaryLinker:
         self._kind = bytes(kind[left].astype(np.uint8))
         self._exact = bytes(exact[left].astype(np.uint8))
         self._english_name = bytes(english[left].astype(np.uint8))
-        self._written = names["name"].take(_indices(left)).combine_chunks()
+        self._written = names["name"].take(to_indices(left)).combine_chunks()
 
     def _read_names(
         self, names: pa.Table, english: np.ndarray
@@ -310,7 +222,7 @@ class DictionaryLinker:
         """
         exact, plain = np.zeros(len(names), bool), np.zeros(len(names), bool)
         keys, sizes = array("i"), array("i")
-        for row, name in enumerate(_strings(names["name"])):
+        for row, name in enumerate(iterate_strings(names["name"])):
             normal = self._normal(name)
             tokens = [] if never_matches(normal) else words(normal)
             kept = tokens if self.level == "exact" or len(tokens) > LONGEST else kept_words(tokens)
@@ -324,7 +236,7 @@ class DictionaryLinker:
             )
             as_written = len(kept) == len(tokens) and min(signed, default=0) > 0
             plain[row] = as_written and (
-                self.level != "inflected" or (english[row] and not _has_capitals(normal))
+                self.level != "inflected" or (english[row] and not has_capitals(normal))
             )
         if not keys:
             raise InputError(
@@ -339,7 +251,7 @@ class DictionaryLinker:
         """(names,) whether each is English, or may be."""
         if "language" not in names.column_names:
             return np.ones(len(names), bool)
-        return _flags(names["language"], lambda language: language.lower() in ENGLISH)
+        return flag_values(names["language"], lambda language: language.lower() in ENGLISH)
 
     def _normal(self, name: str) -> str:
         return name if self.level == "exact" else normal_text(name)
@@ -359,7 +271,7 @@ class DictionaryLinker:
             for i in range(self._bounds[form], self._bounds[form + 1])
         ]
 
-    def _find_meant(self, value: int, lower: list[str], text: list[str]) -> _Meant | None:
+    def _find_meant(self, value: int, lower: list[str], text: list[str]) -> Meaning | None:
         """What words of a text mean, whose form has `value`; None where their case or their form
         fits no name.
 
@@ -384,7 +296,7 @@ class DictionaryLinker:
                 best, chosen, by_case = key, [candidate.entity], candidate.exact
             elif key == best and candidate.entity not in chosen:
                 chosen.append(candidate.entity)
-        return None if best is None else _Meant(chosen[0], best[0], tuple(chosen[1:]), by_case)
+        return None if best is None else Meaning(chosen[0], best[0], tuple(chosen[1:]), by_case)
 
     def _difference(
         self, candidate: _Candidate, name: list[str], text: list[str]
@@ -432,10 +344,7 @@ class DictionaryLinker:
     def link_all(self, texts: Sequence[str]) -> list[list[Mention]]:
         """The same of each of several texts, which takes less time than one by one."""
         passages = [Passage(text, self.level) for text in texts]
-        matches = [
-            self._select_matches(*own)
-            for own in zip(passages, self._matches(passages), strict=True)
-        ]
+        matches = list(map(self._select_matches, passages, self._matches(passages)))
         starts: list[int] = []
         ends: list[int] = []
         for passage, own in zip(passages, matches, strict=True):
@@ -443,7 +352,7 @@ class DictionaryLinker:
             starts += own_starts
             ends += own_ends
         entities = np.array([match[2] for own in matches for match in own], np.int64)
-        ids = self._ids.take(_indices(entities)).to_pylist()
+        ids = self._ids.take(to_indices(entities)).to_pylist()
         rows = zip(starts, ends, ids, repeat(1.0), repeat(""), repeat(()))
         # Mention(...) would take twice as long, a tenth of the whole
         mentions = list(map(tuple.__new__, repeat(Mention), rows))
@@ -452,12 +361,9 @@ class DictionaryLinker:
 
     def find_all(self, passages: Sequence[Passage]) -> list[list[Found]]:
         """The names in each passage, in order, none overlapping."""
-        matches = [
-            self._select_matches(*own)
-            for own in zip(passages, self._matches(passages), strict=True)
-        ]
+        matches = list(map(self._select_matches, passages, self._matches(passages)))
         entities = [match[2] for own in matches for match in own]
-        ids = iter(self._ids.take(_indices(np.array(entities, np.int64))).to_pylist())
+        ids = iter(self._ids.take(to_indices(np.array(entities, np.int64))).to_pylist())
         result = []
         for passage, own in zip(passages, matches, strict=True):
             found = []
@@ -466,20 +372,20 @@ class DictionaryLinker:
             result.append(found)
         return result
 
-    def _details(self, meant: _Meant | None) -> tuple[str, tuple[str, ...]]:
+    def _details(self, meant: Meaning | None) -> tuple[str, tuple[str, ...]]:
         """How a text differs from the name, and the other entities that have it."""
         if meant is None or (meant.difference == NO_DIFFERENCE and not meant.others):
             return "", ()
         return str(meant.difference), tuple(self._ids[other].as_py() for other in meant.others)
 
-    def _select_matches(self, passage: Passage, matches: list[_Match]) -> list[_Match]:
+    def _select_matches(self, passage: Passage, matches: list[Match]) -> list[Match]:
         """Matches that mean something, short forms as the text defines them."""
         if matches and self.abbreviations and "(" in passage.text and passage.short_forms:
-            matches = _with_short_forms(matches, list(_short_forms(passage, matches)))
+            matches = replace_matches(matches, list(match_short_forms(passage, matches)))
             matches = [match for match in matches if match[2] >= 0]
         return matches
 
-    def _matches(self, passages: Sequence[Passage]) -> list[list[_Match]]:
+    def _matches(self, passages: Sequence[Passage]) -> list[list[Match]]:
         """The leftmost of the longest matches in each passage, by the rules of case, form and
         ambiguity."""
         begins, every = [0], []
@@ -495,7 +401,8 @@ class DictionaryLinker:
         clean = (found.value >= 0) & (last - first == found.last - found.first)
         clean &= differs[found.last + 1] == differs[found.first]
         bounds = np.searchsorted(first, begins)
-        plain = np.where(clean, found.value, _NONE)  # the entity of a plain name, written as it is
+        # the entity of a plain name, written as it is
+        plain = np.where(clean, found.value, NO_INDEX)
         # no list of it: a tuple for each would take as long as all that follows
         rows = zip(first.tolist(), last.tolist(), found.value.tolist(), plain.tolist(), strict=True)
         counts = np.diff(bounds).tolist()
@@ -507,10 +414,10 @@ class DictionaryLinker:
 
     def _count_classes(self, signed: np.ndarray, every: list[str]) -> tuple[np.ndarray, np.ndarray]:
         """(places of the words that count, the classes of these)."""
-        skipped = signed == _SKIP
+        skipped = signed == SKIP
         if not skipped.any():
             return np.arange(len(signed)), np.abs(signed)
-        possessive = np.flatnonzero((signed[1:] == self._words[_S]) & skipped[:-1]) + 1
+        possessive = np.flatnonzero((signed[1:] == self._words[POSSESSIVE]) & skipped[:-1]) + 1
         skipped[[place for place in possessive.tolist() if every[place - 1] == "'"]] = True
         kept = np.flatnonzero(~skipped)
         return kept, np.abs(signed[kept])
@@ -522,15 +429,15 @@ class DictionaryLinker:
         rows: Iterable[tuple[int, int, int, int]],
         kept: np.ndarray,
         classes: np.ndarray,
-    ) -> list[_Match]:
+    ) -> list[Match]:
         """The matches of a passage whose words are those from `begin` on; rows: (first, last,
         value, plain entity)."""
         text, starts, tokens, known = passage.text, passage.starts, passage.words, self._meant
-        matches, free = list[_Match](), begin
+        matches, free = list[Match](), begin
         # words that are the first of a line, in order, and one behind all
         line_starts = [*_first_words_of_lines(text, starts), len(tokens)]
         line = 0
-        meant: _Meant | None
+        meant: Meaning | None
         for first, last, value, plain in rows:
             if first < free:
                 continue
@@ -566,7 +473,7 @@ class DictionaryLinker:
 
     def _with_marks(
         self, passage: Passage, first: int, last: int, value: int
-    ) -> tuple[int, _Meant | None]:
+    ) -> tuple[int, Meaning | None]:
         """(last word, meaning) of words with the marks that follow without a blank: the name of an
         ion, HCO3-, ends in one."""
         starts, tokens = passage.starts, passage.words
@@ -588,7 +495,7 @@ class DictionaryLinker:
             and not passage.is_in_one_statement(start, end + 1)
         )
 
-    def _resolve(self, passage: Passage, first: int, last: int, value: int) -> _Meant | None:
+    def _resolve(self, passage: Passage, first: int, last: int, value: int) -> Meaning | None:
         """What the words of a passage from `first` to `last` mean, whose form has `value`."""
         surface = passage.surface(first, last)
         key = value, surface
@@ -598,7 +505,7 @@ class DictionaryLinker:
             meant = self._find_meant(value, passage.words[first : last + 1], cased_words(surface))
             if len(self._meant) < REMEMBERED and len(surface) < 200:
                 self._meant[key] = meant
-        if meant is None or not meant.by_case or not _is_doubtful(surface):
+        if meant is None or not meant.by_case or not is_doubtful(surface):
             return meant
         return None if passage.is_capitals(passage.starts[first]) else meant
 
@@ -610,7 +517,7 @@ class DictionaryLinker:
         last: int,
         kept: np.ndarray,
         classes: np.ndarray,
-    ) -> tuple[int, _Meant | None]:
+    ) -> tuple[int, Meaning | None]:
         """(last word, meaning) of the longest name that begins at `first`, ends before `last` and
         fits."""
         low, high = np.searchsorted(kept, [first, last]).tolist()
@@ -625,159 +532,9 @@ class DictionaryLinker:
         return last, None
 
 
-def _places_of_kinds(kinds: pa.ChunkedArray) -> np.ndarray:
-    """(names,) the place of each name's kind in KINDS, in whatever case; behind them for others."""
-    encoded = pc.dictionary_encode(kinds.combine_chunks())
-    places = list(map(place_of_kind, encoded.dictionary.to_pylist()))
-    return np.array(places, np.int8)[numbers(encoded.indices)]
-
-
-def _flags(column: pa.ChunkedArray, is_meant: Callable[[str], bool]) -> np.ndarray:
-    """(rows,) whether each value of a column of few values is meant."""
-    encoded = pc.dictionary_encode(column.combine_chunks())
-    flags = list(map(is_meant, encoded.dictionary.to_pylist()))
-    return np.array(flags, bool)[numbers(encoded.indices)]
-
-
 def _first_words_of_lines(text: str, starts: Sequence[int]) -> Iterator[int]:
     """The first word behind each line break of a text whose words begin at `starts`."""
     place = text.find("\n")
     while place >= 0:
         yield bisect_left(starts, place)
         place = text.find("\n", place + 1)
-
-
-def _has_capitals(name: str) -> bool:
-    """Whether a word of a name has a capital letter behind its first: plurals of such words are not
-    compared."""
-    return any(word[1:] != word[1:].lower() for word in name.split())
-
-
-#: How English words do not end: two consonants that no word ends in, or one of these letters.
-_ENDS = frozenset(
-    """ch ck cs ct ds ff ft gh gs hs ks ld lf lk ll lm lp ls lt mb mp ms nd ng nk ns nt ph ps pt rb rc rd rk rl
-rm rn rp rs rt sh sk sm sp ss st th ts tt wl wn ws xt zz bs""".split()  # noqa: E501
-)
-_NO_END = frozenset("jqv")
-_VOWELS = frozenset("aeiouy")
-
-
-def _is_doubtful(surface: str) -> bool:
-    """Whether a word in capitals may be an ordinary one: letters alone, few of them, with a vowel,
-    and an English ending."""
-    word = surface.lower()
-    if not (
-        surface.isupper()
-        and surface.isalpha()
-        and len(surface) <= LONGEST_SHORT_FORM
-        and _VOWELS & {*word}
-    ):
-        return False
-    return word[-1] not in _NO_END and (bool(_VOWELS & {*word[-2:]}) or word[-2:] in _ENDS)
-
-
-def _with_short_forms(matches: list[_Match], short_forms: list[_Match]) -> list[_Match]:
-    """`matches` with the short forms in place of those they cut or cover; a longer match over one
-    stays."""
-    if not short_forms:
-        return matches
-    taken: set[int] = set()  # words
-    kept = []
-    for match in short_forms:
-        first, last = match[:2]
-        over = bisect_right(matches, first, key=itemgetter(0)) - 1
-        start, end = matches[over][:2] if over >= 0 else (-1, -1)
-        if not (start < first <= end or (start == first and end > last)) and first not in taken:
-            kept.append(match)
-            taken.update(range(first, last + 1))
-    rest = [m for m in matches if m[0] not in taken and m[1] not in taken]
-    return sorted(rest + kept, key=itemgetter(0))
-
-
-def _short_forms(passage: Passage, matches: list[_Match]) -> Iterator[_Match]:
-    """The places of the short forms that a passage defines, with the meaning of their long forms,
-    or None."""
-    forms, starts = passage.short_forms, passage.starts
-    for form, first, last in sorted(
-        _places_of(passage, list(forms.definitions)), key=itemgetter(1)
-    ):
-        if passage.text.startswith(form, starts[first]):
-            definition = forms.meaning(form, starts[first])
-            if form.lower() in FUNCTION_WORDS and passage.is_capitals(starts[first]):
-                continue  # "ALL PATIENTS" in a text of acute lymphoblastic leukemia (ALL)
-            if definition is not None:
-                yield first, last, *_meaning_of(passage, matches, definition.long)
-
-
-def _places_of(passage: Passage, forms: Sequence[str]) -> Iterator[tuple[str, int, int]]:
-    """(short form, first word, last word) of the places whose words are those of a short form."""
-    tokens = passage.words
-    # first word -> short forms that begin with it, and their words
-    pieces_of: dict[str, list[tuple[str, list[str]]]] = {}
-    for form in forms:
-        pieces = [form.lower()] if form.isascii() and form.isalnum() else words(form)
-        pieces_of.setdefault(pieces[0], []).append((form, pieces))
-        if len(pieces) == 1 and f"{form}s" in passage.text:  # "MIs" of several MI
-            pieces_of.setdefault(f"{pieces[0]}s", []).append((f"{form}s", [f"{pieces[0]}s"]))
-    if len(pieces_of) > MANY_FORMS:
-        begins: Iterable[int] = range(len(tokens))
-    else:
-        begins = (place for word in pieces_of for place in _indices_of(tokens, word))
-    for first in begins:
-        for form, pieces in pieces_of.get(tokens[first], ()):
-            if tokens[first : first + len(pieces)] == pieces:
-                yield form, first, first + len(pieces) - 1
-
-
-def _indices_of(tokens: list[str], word: str) -> Iterator[int]:
-    place = -1
-    with contextlib.suppress(ValueError):
-        while True:
-            place = tokens.index(word, place + 1)
-            yield place
-
-
-def _meaning_of(
-    passage: Passage, matches: list[_Match], long: tuple[int, int]
-) -> tuple[int, _Meant | None]:
-    """(entity, meaning) of the match that ends where a long form ends and covers it; (-1, None)
-    where there is none."""
-    over = bisect_right(matches, bisect_left(passage.starts, long[1]) - 1, key=itemgetter(0)) - 1
-    if over < 0:
-        return _NONE, None
-    first, last, entity, meant = matches[over]
-    end = passage.starts[last] + len(passage.words[last])
-    return (entity, meant) if passage.starts[first] <= long[0] and end == long[1] else (_NONE, None)
-
-
-def _rows_of_texts(names: pa.ChunkedArray, texts: Sequence[str], level: Level) -> np.ndarray:
-    """The rows of the names whose words all are words of the texts, or forms of these; and one that
-    can be matched."""
-    present = {word_class(word, level) for text in texts for word in Passage(text, level).words}
-    if level != "exact":
-        present |= {*SKIPPED, word_class(_S, level)}
-    beginnings = {word[:1] for word in present}  # an irregular plural begins as its singular
-    if "e" in beginnings:
-        beginnings |= {"a", "o"}  # the class of oedema is that of edema
-    rows, usable = [], None
-    for row, name in enumerate(_strings(names)):
-        if usable is None and not never_matches(name) and kept_words(words(normal_text(name))):
-            usable = row  # so that only a graph without any is refused
-        if name.isascii() and name.lstrip()[:1].lower() not in beginnings:
-            continue
-        tokens = words(name if level == "exact" else normal_text(name))
-        if all(word_class(word, level) in present for word in tokens):
-            rows.append(row)
-    return np.array(sorted({*rows, *([] if usable is None else [usable])}), np.int64)
-
-
-def _indices(rows: np.ndarray) -> pa.Array:
-    """Rows as an Arrow array; pa.array would import pandas, a quarter of the start of `kepl
-    link`."""
-    return pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(rows.astype(np.int64))])
-
-
-def _strings(column: pa.ChunkedArray) -> Iterator[str]:
-    """Values of a column, a few at a time in memory."""
-    for batch in pa.table({"column": column}).to_batches(max_chunksize=1 << 16):
-        yield from batch["column"].to_pylist()

@@ -233,7 +233,8 @@ def _link_parts(
             each=lambda own: entities.update(own.pop("entities")),
         )
     plan.check_unchanged()
-    documents, mentions = (sum(own[key] for own in counts) for key in ("documents", "mentions"))
+    documents = sum(part["documents"] for part in counts)
+    mentions = sum(part["mentions"] for part in counts)
     if not documents:
         raise InputError(
             f"{plan.files[0][0]}: no document in the input. Check the file and its format."

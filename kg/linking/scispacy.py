@@ -72,11 +72,8 @@ class NearestNames:
     @classmethod
     def from_graph(cls, graph: KnowledgeGraph, **options: Any) -> NearestNames:
         """All names of `graph`; options as in the class."""
-        return cls(
-            graph.names,
-            dict(zip(graph.ids.to_pylist(), graph.degree().tolist(), strict=True)),
-            **options,
-        )
+        degrees = dict(zip(graph.ids.to_pylist(), graph.degree().tolist(), strict=True))
+        return cls(graph.names, degrees, **options)
 
     def best(self, strings: list[str]) -> list[tuple[str, float] | None]:
         """(entity, similarity) of each string; None where no name is near enough."""
@@ -84,8 +81,8 @@ class NearestNames:
         for candidates in self._candidates(strings, self.k) if strings else []:
             ranked = []
             for candidate in candidates:
-                # equal names differ in the last bits
-                score = round(float(min(max(candidate.similarities), 1.0)), 4)
+                similarity = min(max(candidate.similarities), 1.0)
+                score = round(float(similarity), 4)  # equal names differ in the last bits
                 near = [
                     a
                     for a, s in zip(candidate.aliases, candidate.similarities, strict=True)

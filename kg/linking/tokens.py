@@ -19,10 +19,15 @@ IDEOGRAPHS = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 GREEK = "\u0370-\u03ff\u1f00-\u1fff"
 _WORD = re.compile(rf"([{IDEOGRAPHS}]|[{GREEK}]+|[^\W{IDEOGRAPHS}{GREEK}]+|[^\w\s])")
 _SPACE, _LETTER, _SINGLE = 0, 1, 2
-_KIND = bytes(
-    _SPACE if c.isspace() else _LETTER if c.isalnum() or c == "_" else _SINGLE
-    for c in map(chr, range(128))
-)
+
+
+def _kind(character: str) -> int:
+    if character.isspace():
+        return _SPACE
+    return _LETTER if character.isalnum() or character == "_" else _SINGLE
+
+
+_KIND = bytes(_kind(chr(code)) for code in range(128))
 _KIND += bytes(128)  # bytes.translate wants 256
 _NO_MARKS = bytes(i for i, kind in enumerate(_KIND[:128]) if kind != _SINGLE)
 

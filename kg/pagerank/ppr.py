@@ -119,10 +119,8 @@ class _Visits:
         levels, rest, ids = _eliminate(matrix)
         across = None
         if len(ids) > most:
-            sums, among = (
-                np.zeros(n),
-                np.sort(np.argsort(-np.diff(rest.indptr), kind="stable")[most:]),
-            )
+            sums = np.zeros(n)
+            among = np.sort(np.argsort(-np.diff(rest.indptr), kind="stable")[most:])
             sums[ids] = np.asarray(rest.sum(axis=1)).ravel()
             across = sparse.triu(-rest[among][:, among], 1).tocsr()
             level, rest, ids = _without(rest, ids, among, n)
@@ -189,10 +187,8 @@ class _Visits:
         ends = np.cumsum(count.astype(np.int64) ** 2)
         first = 0
         while first < len(count):
-            last = max(
-                first + 1,
-                int(np.searchsorted(ends, (ends[first - 1] if first else 0) + PAIRS, side="right")),
-            )
+            most = (ends[first - 1] if first else 0) + PAIRS
+            last = max(first + 1, int(np.searchsorted(ends, most, side="right")))
             low, high = beside.indptr[first], beside.indptr[last]
             size = count[first:last]
             of = np.repeat(size, size)  # for each neighbour k: how many l there are
@@ -203,6 +199,7 @@ class _Visits:
                 beside.indices[other].astype(np.int64), beside.indices[k].astype(np.int64)
             )
             group = k - low
+            entity = np.repeat(np.arange(len(size)), size)
             for source, target, diagonal, one in zip(
                 both,
                 (self.value, self.error),
@@ -214,11 +211,8 @@ class _Visits:
                 sums = np.bincount(group, weights=beside.data[other] * source, minlength=high - low)
                 sums = sums * np.repeat(inverse, size)
                 target[held.start + low : held.start + high] = sums
-                own = np.bincount(
-                    np.repeat(np.arange(len(size)), size),
-                    weights=beside.data[low:high] * sums,
-                    minlength=len(size),
-                )
+                weighted = beside.data[low:high] * sums
+                own = np.bincount(entity, weights=weighted, minlength=len(size))
                 diagonal[level.entities[first:last]] = (one + own) * inverse
             first = last
 

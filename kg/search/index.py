@@ -34,7 +34,7 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -43,6 +43,7 @@ from torch import Tensor
 from core.artifact import Artifact, write_manifest
 from core.files import InputError, atomic_folder, atomic_write, explain_error, lock_file
 from core.reading import sha256
+from kg.search.exact import BLOCK, Found, top_rows
 
 LOG = logging.getLogger(__name__)
 EXACT = ("torch", "flat")
@@ -52,7 +53,6 @@ INDEX = Artifact(
     "index", "remove the folder and run the command again", FORMAT, ("made_of", "backends")
 )
 VECTORS = "vectors.npy"
-BLOCK = 65_536  #: rows that are read, compared or written at a time
 #: `auto`: rows that are searched exactly; numbers of vectors whose 8-bit codes are kept
 LEAST, LARGEST = 200_000, 16 << 30
 REFINE = 4  #: candidates by codes for each row that is returned
@@ -65,13 +65,6 @@ LEAST_ROWS = {"ivf-pq": 256}  #: that train a backend: one for each value of a c
 SEED = 0
 
 
-class Found(NamedTuple):
-    """(q, k) scores, best first, and the rows that have them."""
-
-    scores: np.ndarray
-    rows: np.ndarray
-
-
 def backend_for(rows: int, size: int) -> str:
     """What `auto` means for (rows, size) vectors: exact search (torch) up to LEAST rows.
 
@@ -81,60 +74,6 @@ def backend_for(rows: int, size: int) -> str:
     if rows <= LEAST:
         return "torch"
     return "ivf-sq8" if rows * size <= LARGEST else "ivf-pq"
-
-
-def _order_best(scores: Tensor, rows: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The k best of each line of (q, n) scores, whose rows (q, n) ascend where scores are equal."""
-    order = scores.sort(dim=1, descending=True, stable=True).indices[:, :k]
-    return scores.gather(1, order), rows.gather(1, order)
-
-
-def _block_top(scores: Tensor, k: int, first: int) -> tuple[Tensor, Tensor]:
-    """The k best columns of (q, n), of equal ones the lowest; columns count from `first`.
-
-    torch.topk returns any of the columns that share the k-th score: lines where more share it than
-    fit are done again.
-    """
-    k = min(k, scores.shape[1])
-    top = scores.topk(k, dim=1)
-    last = top.values[:, -1:]
-    columns = top.indices.sort(dim=1).values
-    values, columns = _order_best(scores.gather(1, columns), columns, k)
-    cut = ((scores == last).sum(1) > (values == last).sum(1)).nonzero().flatten()
-    for line in cut.tolist():
-        at = (scores[line] >= last[line]).nonzero().flatten()
-        values[line], columns[line] = (
-            x[0] for x in _order_best(scores[line, at][None], at[None], k)
-        )
-    return values, columns + first
-
-
-def top_rows(
-    queries: Tensor, vectors: Tensor, k: int, block: int = BLOCK, lines: int = 256
-) -> Found:
-    """The k rows of `vectors` (n, d) with the highest inner product with each of `queries` (q, d),
-    exactly.
-
-    `block` rows and `lines` queries are compared at a time, on the queries' device; `vectors` may
-    be elsewhere, in float16 too. Memory: block x lines scores, beside one block of vectors.
-    """
-    k = min(k, len(vectors))
-    best: list[tuple[Tensor, Tensor]] = []
-    parts = queries.float().split(lines)
-    for start in range(0, len(vectors), block):
-        part = vectors[start : start + block].to(queries.device, torch.float32)
-        for i, q in enumerate(parts):
-            values, rows = _block_top(q @ part.T, k, start)
-            if start:  # earlier blocks hold the lower rows, so a stable sort keeps ties in order
-                values, rows = _order_best(
-                    torch.cat([best[i][0], values], 1), torch.cat([best[i][1], rows], 1), k
-                )
-                best[i] = values, rows
-            else:
-                best.append((values, rows))
-    if not best:
-        return Found(np.zeros((len(queries), k), np.float32), np.zeros((len(queries), k), np.int64))
-    return Found(*(torch.cat([b[i] for b in best]).cpu().numpy() for i in (0, 1)))
 
 
 def _faiss() -> Any:

@@ -26,6 +26,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -52,7 +53,7 @@ class Ragged(NamedTuple):
     def from_lists(cls, sequences: Sequence[Sequence[int]]) -> Ragged:
         """From a list of lists."""
         lengths = np.fromiter(map(len, sequences), np.int64, len(sequences))
-        tokens = np.fromiter((t for s in sequences for t in s), np.int64, int(lengths.sum()))
+        tokens = np.fromiter(chain.from_iterable(sequences), np.int64, int(lengths.sum()))
         return cls(tokens, np.concatenate([[0], lengths.cumsum()]))
 
     def rows(self) -> Iterator[np.ndarray]:
@@ -301,16 +302,17 @@ class Trie:
         """The trie on `device`; kept, so that a second search finds it there. On the CPU it shares
         the arrays' memory."""
         if device not in self._tensors:
+
+            def to_device(array: np.ndarray) -> Tensor:
+                return torch.from_numpy(np.asarray(array)).to(device)
+
             wide = self.tokens.dtype == np.uint32
-            arrays = [
-                self.tokens.view(np.int32 if wide else np.int16),
-                *(x.view(np.int32) for x in (self.starts, self.leaf_nodes)),
-            ]
-            tokens, starts, leaf_nodes, heights = (
-                torch.from_numpy(np.asarray(array)).to(device) for array in (*arrays, self.heights)
-            )
             self._tensors[device] = Tensors(
-                tokens, starts, leaf_nodes, heights, 0xFFFFFFFF if wide else 0xFFFF
+                to_device(self.tokens.view(np.int32 if wide else np.int16)),
+                to_device(self.starts.view(np.int32)),
+                to_device(self.leaf_nodes.view(np.int32)),
+                to_device(self.heights),
+                0xFFFFFFFF if wide else 0xFFFF,
             )
         return self._tensors[device]
 
@@ -366,7 +368,8 @@ class Trie:
     def names(self, block: int = 65_536) -> Iterator[np.ndarray]:
         """The tokens of every name, leaf by leaf; `block` of them are taken at a time."""
         for first in range(0, len(self), block):
-            yield from self.sequences(np.arange(first, min(first + block, len(self)))).rows()
+            leaves = np.arange(first, min(first + block, len(self)))
+            yield from self.sequences(leaves).rows()
 
     def forest(self, candidates: Sequence[Sequence[int] | np.ndarray]) -> Trie:
         """A small trie for each of `candidates`, lists of leaves of this one: root i holds the

@@ -39,6 +39,11 @@ def split(triples: np.ndarray, held_out: int, seed: int) -> tuple[np.ndarray, np
     return triples[~test[group]], triples[test[group]]
 
 
+def _share_parts(known: np.ndarray, test: np.ndarray, a: int, b: int) -> np.ndarray:
+    """(known triples,) whether a test triple has the same parts `a` and `b`."""
+    return np.isin(known[:, a] << 32 | known[:, b], test[:, a] << 32 | test[:, b])
+
+
 def link_prediction(
     model: ERModel, test: np.ndarray, known: np.ndarray, batch_size: int = 128
 ) -> dict[str, float]:
@@ -46,9 +51,7 @@ def link_prediction(
     evaluator = RankBasedEvaluator(filtered=True)
     # PyKEEN compares every known triple with every one of a batch: only those can count that share
     # two parts with a test triple.
-    pairs = ((0, 1), (1, 2))
-    near = [np.isin(*(rows[:, a] << 32 | rows[:, b] for rows in (known, test))) for a, b in pairs]
-    known = known[near[0] | near[1]]
+    known = known[_share_parts(known, test, 0, 1) | _share_parts(known, test, 1, 2)]
     batch_size = max(1, min(batch_size, SCORES // model.num_entities))
     result = evaluator.evaluate(
         model,

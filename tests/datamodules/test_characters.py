@@ -14,13 +14,8 @@ from core.files import InputError
 from datamodules.linking import split_by_hash
 from datamodules.linking.layperson import TRANSLATED_SHARES, hpo_translated
 from datamodules.sapbert.characters import Parallel, align_tokens, extend_encoder
-from datamodules.sapbert.name_pairs import (
-    PairChoice,
-    Pairs,
-    PairSource,
-    balance_languages,
-    build_pairs,
-)
+from datamodules.sapbert.name_pairs import PairChoice, Pairs, balance_languages, build_pairs
+from datamodules.sapbert.names_by_concept import PairSource
 from inference.linkers import Names, Translated
 from kg.graph import KnowledgeGraph, table
 from tests.fakes import hpo as fake_hpo

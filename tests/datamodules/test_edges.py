@@ -15,7 +15,8 @@ from datamodules.genbioel import GenBioELBatch
 from datamodules.genbioel.samples import _read
 from datamodules.graph_names import NameSource
 from datamodules.linking import Dictionary
-from datamodules.probing import contains_name, queries
+from datamodules.probing import queries
+from datamodules.relation_templates import contains_name
 from datamodules.sapbert.characters import parallel_names
 from datamodules.segments import cut_place
 from datamodules.tasks import Tagged

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 import datamodules.finetune as module
 from core.files import InputError
-from datamodules.finetune import FinetuneData, bio_decoded, bio_labels, unit_spans, units, windows
+from datamodules.finetune import FinetuneData
+from datamodules.tagging import bio_decoded, bio_labels, unit_spans, units, windows
 from datamodules.tasks import Pair, Relation, Tagged, save_task
 from datamodules.tasks.selection import divide
 from tests.fakes import bert, tasks

@@ -14,19 +14,21 @@ from hypothesis import strategies as st
 from core.files import InputError
 from core.json_files import read_json
 from datamodules.probing import (
-    MASK,
     Query,
-    answered_within,
     build_queries,
-    contains_name,
     counts_of,
     draw_places,
-    fill_template,
     load_queries,
     medlama,
     medlama_queries,
-    phrase,
     queries,
+)
+from datamodules.relation_templates import (
+    MASK,
+    answered_within,
+    contains_name,
+    fill_template,
+    phrase,
 )
 from tests.commands import command
 from tests.fakes.graphs import graph

@@ -20,17 +20,17 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from core.files import InputError
 from core.json_files import read_json
 from datamodules.linking import Dictionary, Mention, save_linking
-from datamodules.sapbert import SapBERTBatch, SapBERTData, group_similar, length_groups
+from datamodules.sapbert import SapBERTBatch, SapBERTData, alike, group_similar, length_groups
 from datamodules.sapbert import name_pairs as module
 from datamodules.sapbert.alike import normalise_names
 from datamodules.sapbert.name_pairs import (
     PairChoice,
     Pairs,
-    PairSource,
     build_mentions,
     build_pairs,
     drawn_pairs,
 )
+from datamodules.sapbert.names_by_concept import PairSource
 from datamodules.tokenizers import load_tokenizer
 from kg.graph import KnowledgeGraph, table
 from tests.fakes import bert
@@ -464,7 +464,7 @@ def test_concepts_of_graphs_with_the_same_name_are_united(
     )
     graphs = [first, second, third]
     concepts = pa.array([i for g in graphs for i in g.ids.to_pylist()])
-    one = module.unite_concepts(graphs, concepts)
+    one = alike.unite_concepts(graphs, concepts)
     joined = {concepts[i].as_py(): concepts[int(j)].as_py() for i, j in enumerate(one) if i != j}
     assert joined == {"B1": "A1", "B2": "A2", "B3": "A3", "C1": "A1", "C2": "B2b"}
     for name, graph in zip("abc", graphs, strict=True):
@@ -551,7 +551,7 @@ def test_nothing_to_fine_tune_on(fake_sapbert: Folders, tmp_path: Path) -> None:
 
 def test_names_of_the_same_words_count_once(fake_sapbert: Folders, tmp_path: Path) -> None:
     names = ["house, slaughter", "slaughter house", "slaughter houses", "abattoir", "+", "?"]
-    bags = module.same_words(names)
+    bags = alike.same_words(names)
     # marks alone are distinguished
     assert bags[0] == bags[1] == bags[2] != bags[3] and len({*bags[3:]}) == 3
     graph = named_graph(

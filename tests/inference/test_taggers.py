@@ -20,9 +20,9 @@ from torchcrf import CRF
 from core.files import InputError
 from core.json_files import read_json, write_json
 from core.reading import sha256
-from datamodules.finetune import overlapping_windows
 from datamodules.kebiolm import KeBioLMData
 from datamodules.pairs import candidate_pairs, mark_pair, sentences
+from datamodules.tagging import overlapping_windows
 from datamodules.tasks import Tagged, load_task, save_task
 from experiments.names import encoder as encoder_of
 from inference.taggers import (

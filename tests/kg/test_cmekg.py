@@ -9,6 +9,7 @@ import pytest
 
 from core.files import InputError
 from core.json_files import read_json
+from kg.build.cmekg_pickle import parse_pickle
 from kg.build.sources import cmekg
 from kg.graph import KnowledgeGraph
 from tests.fakes import cmekg as fake
@@ -153,7 +154,7 @@ def test_texts_say_every_triple_once(tmp_path):
         *(c.to_pylist() for c in cmekg.read(file).triples.columns), strict=True
     ):
         assert tail in said[head]
-    heads = cmekg.parse_pickle(file)
+    heads = parse_pickle(file)
     disease = next(iter(heads))
     assert "、".join(heads[disease]["常见症状"]) in said[disease]
     forms = {pair[0] for i in range(40) for pair in cmekg.sentences(f"病{i}", "常见症状", ["头痛"])}
@@ -266,4 +267,4 @@ def test_the_commands(tmp_path):
 def test_opcodes_of_a_broken_pickle_are_one_error(tmp_path, content):
     (tmp_path / "cmekg.pkl").write_bytes(content)
     with pytest.raises(InputError, match=r"cmekg\.pkl: .*expected"):
-        cmekg.parse_pickle(tmp_path / "cmekg.pkl")
+        parse_pickle(tmp_path / "cmekg.pkl")

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from core.files import InputError
+from kg.build import ontology
 from kg.build.sources import obo
 from tests.fakes import obo as fake
 
@@ -99,10 +100,10 @@ def test_texts(tmp_path):
 
 
 def test_curie():
-    assert obo.curie("http://purl.obolibrary.org/obo/HP_0000001") == "HP:0000001"
-    assert obo.curie("http://purl.obolibrary.org/obo/doid#has_symptom") == "has_symptom"
-    assert obo.curie("http://example.org/plain") == "http://example.org/plain"
-    assert obo.curie("is_a") == "is_a"
+    assert ontology.curie("http://purl.obolibrary.org/obo/HP_0000001") == "HP:0000001"
+    assert ontology.curie("http://purl.obolibrary.org/obo/doid#has_symptom") == "has_symptom"
+    assert ontology.curie("http://example.org/plain") == "http://example.org/plain"
+    assert ontology.curie("is_a") == "is_a"
 
 
 BROKEN = {
@@ -338,8 +339,8 @@ def test_comments_end_lines_and_what_is_not_read_is_counted(tmp_path):
         "xrefs to other vocabularies": 2,
         "subset lines": 1,
         "[Instance] stanzas": 1,
-        obo.UNKNOWN_TYPE.format("hasAbbreviation"): 1,
-        obo.UNKNOWN_SCOPE.format("hasAbbreviation"): 1,
+        ontology.UNKNOWN_TYPE.format("hasAbbreviation"): 1,
+        ontology.UNKNOWN_SCOPE.format("hasAbbreviation"): 1,
     }
 
 
@@ -359,7 +360,7 @@ def test_json_counts_what_is_not_read_and_knows_owl_deprecated(tmp_path):
     assert "X:0000003" not in graph.entities["id"].to_pylist()
     left_out = graph.manifest["left_out"]
     assert (
-        left_out[obo.UNKNOWN_SCOPE.format("hasAbbreviation")] == 1
+        left_out[ontology.UNKNOWN_SCOPE.format("hasAbbreviation")] == 1
         and left_out["logicalDefinitionAxioms"] == 2
     )
     assert left_out["xrefs to other vocabularies"] == 1 and left_out["properties of terms"] >= 1

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from core.files import InputError
 from core.json_files import read_json
-from kg.build import refine
+from kg.build import entity_rules, refine
 from kg.build.sources import cmekg
 from kg.graph import KnowledgeGraph, table
 from tests.commands import command
@@ -55,12 +55,12 @@ def types(graph):
     ],
 )
 def test_what_is_no_entity(name, kind, head, rule):
-    assert refine.no_entity(name, kind, head) == rule
+    assert entity_rules.no_entity(name, kind, head) == rule
 
 
 def test_length_and_script_are_settings():
-    assert refine.no_entity("一二三四", "", False, longest=3) == "length"
-    assert refine.no_entity("MRI", "examination", False, foreign=True) == ""
+    assert entity_rules.no_entity("一二三四", "", False, longest=3) == "length"
+    assert entity_rules.no_entity("MRI", "examination", False, foreign=True) == ""
 
 
 def test_signatures_and_votes():
@@ -79,10 +79,17 @@ def test_signatures_and_votes():
         "二": "病",
     }
     # three of four heads are 药; two of four tails are 病, which is not more than a half
-    assert refine.signatures(triples, known) == {"治": ("药", ""), "见": ("", "")}
-    assert refine.signatures(triples, known, share=0.4) == {"治": ("药", "病"), "见": ("", "")}
-    assert refine.vote_types(triples, known) == {"丁": "药"}
-    assert refine.vote_types(triples, known, share=0.4) == {"丁": "药", "三": "病", "四": "病"}
+    assert entity_rules.signatures(triples, known) == {"治": ("药", ""), "见": ("", "")}
+    assert entity_rules.signatures(triples, known, share=0.4) == {
+        "治": ("药", "病"),
+        "见": ("", ""),
+    }
+    assert entity_rules.vote_types(triples, known) == {"丁": "药"}
+    assert entity_rules.vote_types(triples, known, share=0.4) == {
+        "丁": "药",
+        "三": "病",
+        "四": "病",
+    }
 
 
 @given(
@@ -108,7 +115,7 @@ def test_votes_against_the_definition(triples, some):
         x, y = said.count("x"), said.count("y")
         if not known[entity] and x != y:
             expected[entity] = "x" if x > y else "y"
-    assert refine.vote_types(triples, known) == expected
+    assert entity_rules.vote_types(triples, known) == expected
 
 
 def test_loose_tails():
@@ -119,7 +126,7 @@ def test_loose_tails():
         ("甲", "r", "乙"),
         ("甲", "r", "三"),
     ]
-    assert refine.loose_tails(triples, {"三": "病"}) == {"一"}
+    assert entity_rules.loose_tails(triples, {"三": "病"}) == {"一"}
 
 
 def test_every_rule_counts_what_it_drops():
@@ -409,7 +416,7 @@ def test_a_name_of_two_entities_decides_no_type():
     graph = graphs.graph(
         {"甲": "a", "乙": "b"}, [], [("甲", "丙", "synonym", "zh"), ("乙", "丙", "synonym", "zh")]
     )
-    assert refine.types_by_name(graph) == {"甲": "a", "乙": "b"}
+    assert entity_rules.types_by_name(graph) == {"甲": "a", "乙": "b"}
 
 
 def test_definitions_follow_their_entities():

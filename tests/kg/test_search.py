@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from core.files import InputError, lock_file
 from kg.search import index as search
-from kg.search.index import Index, backend_for, backends_in, extend, top_rows, write
+from kg.search.exact import top_rows
+from kg.search.index import Index, backend_for, backends_in, extend, write
 
 HAS_FAISS = True
 try:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kg.build.cmekg_pickle import parse_pickle
 from kg.build.sources import cmekg
 from kg.build.texts import is_chosen
 from tests.commands import command
@@ -40,10 +41,10 @@ def test_nothing_is_said_of_a_relation_left_out(tmp_path: Path) -> None:
     less = "".join(
         written(tmp_path / "b.jsonl", "cmekg", file, "--without", "别称,英文名,没有").values()
     )
-    aliases = {t for h in cmekg.parse_pickle(Path(file)).values() for t in h.get("别称", [])}
+    aliases = {t for h in parse_pickle(Path(file)).values() for t in h.get("别称", [])}
     assert len(aliases) > 10 and any(alias in every for alias in aliases)
     assert not any(alias in less for alias in aliases) and "常见症状" not in "别称,英文名"
-    symptoms = {t for h in cmekg.parse_pickle(Path(file)).values() for t in h.get("常见症状", [])}
+    symptoms = {t for h in parse_pickle(Path(file)).values() for t in h.get("常见症状", [])}
     assert all(s in less for s in symptoms)
 
 

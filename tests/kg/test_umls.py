@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from core.files import InputError
+from kg.build import rrf
 from kg.build.sources import umls
 from tests.fakes import umls as fake
 
@@ -67,7 +68,7 @@ def test_batches_of_any_size_give_the_same_graph(tmp_path, monkeypatch):
     folder = fake.write_large(tmp_path, names=3000, relations=4000, concepts=500)
     whole = umls.read(folder, skip=("MRDEF",))
     monkeypatch.setattr("kg.build.delimited.BLOCK", 1 << 12)
-    monkeypatch.setattr(umls, "ROWS", 37)
+    monkeypatch.setattr(rrf, "ROWS", 37)
     monkeypatch.setattr(umls, "MERGE", 100)
     small = umls.read(folder, skip=("MRDEF",))
     assert small.triples["head"].num_chunks > 10

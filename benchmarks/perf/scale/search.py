@@ -27,7 +27,8 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from benchmarks.perf.speed._memory import resident
-from kg.search.index import BLOCK, EXACT, RECALL, Index, extend, write
+from kg.search.exact import BLOCK
+from kg.search.index import EXACT, RECALL, Index, extend, write
 
 BACKENDS = ("torch", "flat", "ivf-sq8", "ivf-pq", "hnsw")
 #: rows of a cluster, the numbers that distinguish them, and how far they are apart

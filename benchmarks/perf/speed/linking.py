@@ -31,7 +31,8 @@ from benchmarks.perf.speed._memory import forget_peak, resident
 from kg.build.sources import hpo as source
 from kg.documents.mentions import Mention
 from kg.graph import KINDS
-from kg.linking.matcher import DictionaryLinker, needs_exact_case, never_matches, usable_names
+from kg.linking.matchable import needs_exact_case, never_matches, usable_names
+from kg.linking.matcher import DictionaryLinker
 from kg.linking.run import AT_ONCE
 from kg.linking.tokens import space_words, word_starts, words
 

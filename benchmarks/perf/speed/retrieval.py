@@ -16,7 +16,8 @@ import torch
 from torch.nn.functional import normalize
 
 from benchmarks.perf.speed import one_thread, summarize
-from kg.search.index import Found, Index
+from kg.search.exact import Found
+from kg.search.index import Index
 
 SCORES = 1e-5
 

@@ -81,19 +81,20 @@ def score(wanted: list[list[str]], given: list[list[str]]) -> Score:
 def score_segmenter(segmenter: Segmenter, reviewed: list[list[str]]) -> Scored:
     """The segmenter and its baselines on reviewed names."""
     plain = plain_jieba()
+
+    def cut_at_points(name: str) -> list[str]:
+        return ["".join(stretch) for stretch in cut_units(units(name), segmenter.points)]
+
     systems: dict[str, Callable[[str], list[str]]] = {
         "segmenter": segmenter.pieces,
-        "Jieba alone": lambda name: list(plain.cut(name)),
-        "cut points alone": lambda name: [
-            "".join(stretch) for stretch in cut_units(units(name), segmenter.points)
-        ],
+        "Jieba alone": plain.lcut,
+        "cut points alone": cut_at_points,
     }
     names = ["".join(pieces) for pieces in reviewed]
-    given = {system: [pieces(name) for name in names] for system, pieces in systems.items()}
-    wrong = [pair for pair in zip(reviewed, given["segmenter"], strict=True) if pair[0] != pair[1]]
-    return Scored(
-        {system: score(reviewed, found) for system, found in given.items()}, len(names), wrong
-    )
+    cuts = {system: list(map(cut, names)) for system, cut in systems.items()}
+    wrong = [pair for pair in zip(reviewed, cuts["segmenter"], strict=True) if pair[0] != pair[1]]
+    scores = {system: score(reviewed, pieces) for system, pieces in cuts.items()}
+    return Scored(scores, len(names), wrong)
 
 
 def show_pieces(segmenter: Path, name: Sequence[str]) -> None:

@@ -72,12 +72,9 @@ def vocabulary(graph: KnowledgeGraph, phrases: Sequence[str]) -> tuple[Knowledge
 
     Compared in lower case and NFKC. Ids are phrase:<text>.
     """
-    known = {
-        fold_text(name)
-        for column in (graph.entities, graph.names)
-        for name in column["name"].to_pylist()
-    }
-    added = [phrase for phrase in dict.fromkeys(phrases) if fold_text(phrase) not in known]
+    names = [*graph.entities["name"].to_pylist(), *graph.names["name"].to_pylist()]
+    known_names = set(map(fold_text, names))
+    added = [phrase for phrase in dict.fromkeys(phrases) if fold_text(phrase) not in known_names]
     ids = {phrase: f"phrase:{phrase}" for phrase in added}
     rows: dict[str, list[tuple[str, ...]]] = {
         "entities": [(i, phrase, PHRASE) for phrase, i in ids.items()],
@@ -239,8 +236,7 @@ def _write_tables(folder: Path, mined: Mined, cut: _Cut) -> None:
     with atomic_write(folder / "words.tsv") as handle:
         for word, count in cut.words:
             handle.write(word + (f"\t{count}" if count else "") + "\n")
-    columns = {name: [getattr(row, name) for row in cut.rows] for name in SEGMENTS.names}
-    segments = pa.table(columns, schema=SEGMENTS)
+    segments = pa.Table.from_pylist([row._asdict() for row in cut.rows], schema=SEGMENTS)
     pq.write_table(segments, folder / "segments.parquet", compression="zstd")
 
 

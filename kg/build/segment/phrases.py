@@ -278,10 +278,10 @@ class PhraseModel:
     @classmethod
     def from_counts(cls, phrases: Iterable[tuple[str, int, float]], total: int) -> PhraseModel:
         """The model of phrases (text, count, quality) counted in `total` symbols."""
-        return cls(
-            {text: math.log(count * score / total) for text, count, score in phrases if score > 0},
-            total,
-        )
+        weights = {
+            text: math.log(count * score / total) for text, count, score in phrases if score > 0
+        }
+        return cls(weights, total)
 
     def pieces(self, units: list[str], whole: bool = True) -> list[str]:
         """`units` (strings never to be cut) joined into phrases. whole: they may all be one

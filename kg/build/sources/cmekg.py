@@ -25,24 +25,23 @@ text themselves. It is no natural text: each text's kind says "templated" or "ph
 from __future__ import annotations
 
 import hashlib
-import pickle
 import re
-import reprlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
+from functools import partial
 from importlib.metadata import PackageNotFoundError, distribution
+from itertools import chain
 from pathlib import Path
-from typing import Any
 
 from core.files import InputError
-from core.reading import open_bytes
+from kg.build.cmekg_pickle import Heads, parse_pickle
 from kg.build.votes import most
 from kg.graph import KnowledgeGraph
 
 PACKAGE, PLACE = "PyCMeKG", "pyCMeKG/model/cmekg.pkl"
 SOURCE = "CMeKG"  #: of its names
 
-Heads = dict[str, dict[str, list[str]]]
+
 Triple = tuple[str, str, str]
 
 #: type -> predicates that are used of entities of this type
@@ -222,29 +221,6 @@ _OBJECTS = {
 _CJK = re.compile("[㐀-鿿]")
 
 
-def _format_value(value: Any) -> str:
-    """The beginning of a value that is none of a graph's, however deep it is and however many
-    digits it has."""
-    try:
-        return reprlib.repr(value)
-    except ValueError:
-        return "of many digits"
-
-
-class _Refused(Exception):
-    """A pickle that would import or call something."""
-
-
-class _Plain(pickle.Unpickler):
-    """Reads dictionaries, lists and strings; whatever would import or call something is refused."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        raise _Refused(f"it wants to run {module}.{name}")
-
-    def persistent_load(self, pid: Any) -> Any:
-        raise _Refused(f"it refers to an object outside of it ({_format_value(pid)})")
-
-
 def files(path: str | Path | None = None) -> list[Path]:
     """The pickle at `path`, or the one in the PyCMeKG wheel. Raises InputError when there is
     none."""
@@ -261,67 +237,6 @@ def files(path: str | Path | None = None) -> list[Path]:
             f"{path}: missing. CMeKG is {PLACE} in the package {PACKAGE} 0.2.5; install it again."
         )
     return [Path(path)]
-
-
-def parse_pickle(path: Path) -> Heads:
-    """{head: {predicate: [tail, ...]}} as the file has it.
-
-    Raises InputError when the file is cut, would run code, or is something else; the message names
-    the head.
-    """
-    wanted = "expected a pickle of {head: {predicate: [tail, ...]}}, strings only"
-    with open_bytes(path) as handle:
-        try:
-            heads = _Plain(handle).load()
-        except _Refused as error:
-            raise InputError(
-                f"{path}: {wanted}, but {error}; nothing was run. Take the file of PyCMeKG 0.2.5."
-            ) from error
-        # whatever the opcodes of a broken pickle lead to: MemoryError, OverflowError, TypeError …
-        except Exception as error:
-            raise InputError(
-                f"{path}: {wanted}; it is cut or no pickle ({error}). Fetch it again."
-            ) from error
-
-    def broken(place: str, value: Any, what: str) -> InputError:
-        return InputError(
-            f"{path}: {place}: expected {what}, got {type(value).__name__}"
-            f" {_format_value(value):.60}. Take the file of PyCMeKG 0.2.5."
-        )
-
-    if not isinstance(heads, dict):
-        raise broken("the whole", heads, "a dictionary of heads")
-    for head, predicates in heads.items():
-        if not isinstance(head, str) or not head.strip() or not _is_text(head):
-            raise broken(f"head {_format_value(head)}", head, "a name")
-        if not isinstance(predicates, dict):
-            raise broken(f"head {_format_value(head)}", predicates, "a dictionary of predicates")
-        for predicate, tails in predicates.items():
-            if not isinstance(predicate, str) or not predicate.strip() or not _is_text(predicate):
-                raise broken(
-                    f"head {_format_value(head)}, predicate {_format_value(predicate)}",
-                    predicate,
-                    "a name",
-                )
-            if not isinstance(tails, list):
-                raise broken(
-                    f"head {_format_value(head)}, predicate {_format_value(predicate)}",
-                    tails,
-                    "a list of tails",
-                )
-            for tail in tails:
-                if not isinstance(tail, str) or not _is_text(tail):
-                    raise broken(
-                        f"head {_format_value(head)}, predicate {_format_value(predicate)}",
-                        tail,
-                        "strings as tails",
-                    )
-    return heads
-
-
-def _is_text(value: str) -> bool:
-    """Whether UTF-8 can hold it: a pickle's strings may have halves of surrogate pairs."""
-    return value.isascii() or not any("\ud800" <= c <= "\udfff" for c in value)
 
 
 def _even(text: str) -> str:
@@ -445,14 +360,10 @@ def sentences(
     said = predicate.rsplit("_", 1)[-1]
     for number, group in enumerate(_groups(tails, MANY)):
         form = choose_option(_TEMPLATES.get(predicate, ANY), head, predicate, str(number))
-        joined = ("；" if any(mark in tail for tail in group for mark in "，；。") else "、").join(
-            group
-        )
-        filled = (
-            form.format(h=h, p=said, t=joined.rstrip("。；，")) for h in (head, instead or head)
-        )
-        full, short = filled
-        yield full, short
+        has_clauses = any(mark in tail for tail in group for mark in "，；。")
+        joined = ("；" if has_clauses else "、").join(group).rstrip("。；，")
+        fill = partial(form.format, p=said, t=joined)
+        yield fill(h=head), fill(h=instead or head)
 
 
 def _pack_texts(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
@@ -487,21 +398,17 @@ def texts(
     said: set[str] = set()
     for raw, relations in parse_pickle(files(path)[0]).items():
         head = _even(raw)
-        facts = {
-            _even(p): list(dict.fromkeys(filter(None, map(_even, tails))))
-            for p, tails in relations.items()
-        }
+        facts: dict[str, list[str]] = {}
+        for predicate, values in relations.items():
+            tails = filter(None, map(_even, values))
+            facts[_even(predicate)] = list(dict.fromkeys(tails))
         facts = {p: tails for p, tails in facts.items() if p not in without}
         instead = INSTEAD.get(subject_type(facts))
-        pairs = (
-            pair
-            for p, tails in facts.items()
-            if tails
-            for pair in sentences(head, p, tails, instead)
-        )
-        for number, text in enumerate(_pack_texts(pairs)):
+        pairs = (sentences(head, p, tails, instead) for p, tails in facts.items() if tails)
+        for number, text in enumerate(_pack_texts(chain.from_iterable(pairs))):
             yield head, f"templated-{number}", text
-        new = [t for tails in facts.values() for t in tails if t not in said and RUNNING.match(t)]
+        texts_of_head = chain.from_iterable(facts.values())
+        new = [text for text in texts_of_head if text not in said and RUNNING.match(text)]
         said.update(new)
         phrases = [f"{t.rstrip('。；，')}。" for t in dict.fromkeys(new)]
         for number, text in enumerate(_pack_texts((t, t) for t in phrases)):

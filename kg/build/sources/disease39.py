@@ -84,11 +84,8 @@ def aliases(cell: str) -> list[str]:
     """The names in a cell of aliases; 、 is part of a name ("侧孔、中孔闭锁综合征") where another mark
     separates them."""  # noqa: E501
     separator = _ALIASES if _ALIASES.search(cell) else _PAUSE
-    return [
-        name
-        for part in separator.split(cell)
-        if (name := " ".join(part.split()).removesuffix("等"))
-    ]
+    names = (" ".join(part.split()).removesuffix("等") for part in separator.split(cell))
+    return [name for name in names if name]
 
 
 @dataclass

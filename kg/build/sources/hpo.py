@@ -32,6 +32,7 @@ import pyarrow as pa
 from core.files import InputError
 from core.reading import lines
 from kg.build.delimited import batches, broken_line
+from kg.build.ontology import Ontology
 from kg.build.sources import obo
 from kg.graph import SCHEMAS, KnowledgeGraph
 
@@ -86,7 +87,7 @@ def files(folder: str | Path | None = None) -> list[Path]:
     return found
 
 
-def branches(ontology: obo.Ontology) -> dict[str, str]:
+def branches(ontology: Ontology) -> dict[str, str]:
     """Term id -> type. A term below several branches is a phenotype if one of them is, else of the
     lowest id."""
     names = {PHENOTYPE: "phenotype"}
@@ -96,7 +97,7 @@ def branches(ontology: obo.Ontology) -> dict[str, str]:
     }
 
 
-def subtrees(ontology: obo.Ontology, root: str, first: str | None = None) -> dict[str, str]:
+def subtrees(ontology: Ontology, root: str, first: str | None = None) -> dict[str, str]:
     """{term: the child of `root` that it is or is below}; of several, `first` or else the lowest
     id."""
     children: dict[str, list[str]] = {}

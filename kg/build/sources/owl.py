@@ -30,8 +30,8 @@ from rdflib.term import Node
 from core.files import InputError
 from core.reading import read_bytes, unpacked_name
 from kg.build.draft import parse_language
+from kg.build.ontology import Ontology, Term, curie, one_line
 from kg.build.sources import obo
-from kg.build.sources.obo import Ontology, Term, one_line
 from kg.graph import KnowledgeGraph
 
 OBO = Namespace("http://purl.obolibrary.org/obo/")
@@ -91,7 +91,7 @@ class _Reader:
         kinds = (OWL.Class, RDFS.Class, SKOS.Concept)
         subjects = {s for kind in kinds for s in graph.subjects(RDF.type, kind)}
         for subject in sorted((s for s in subjects if isinstance(s, URIRef)), key=str):
-            short = obo.curie(str(subject))
+            short = curie(str(subject))
             self.ids[subject] = str(subject) if short in taken else short
             taken.add(self.ids[subject])
 
@@ -128,7 +128,7 @@ class _Reader:
         """Ids and texts of a property."""
         objects = self.graph.objects(subject, predicate)
         found = sorted((o for o in objects if not isinstance(o, BNode)), key=str)
-        return [self.ids.get(o) or obo.curie(str(o)) for o in found]
+        return [self.ids.get(o) or curie(str(o)) for o in found]
 
     def _term(self, subject: Node) -> Term:
         one = self.ids[subject]
@@ -161,14 +161,14 @@ class _Reader:
     def _edges(self, subject: Node) -> Iterator[tuple[str, str]]:
         for other in sorted(self.graph.objects(subject, RDFS.subClassOf), key=str):
             if isinstance(other, URIRef):
-                yield "is_a", self.ids.get(other) or obo.curie(str(other))
+                yield "is_a", self.ids.get(other) or curie(str(other))
                 continue
             relation = self.graph.value(other, OWL.onProperty)
             target = self.graph.value(other, OWL.someValuesFrom)
             if isinstance(relation, URIRef) and isinstance(target, URIRef):
                 label = self._first(self._texts(relation, RDFS.label))
-                name = "_".join(label.split()) or obo.curie(str(relation))
-                yield name, self.ids.get(target) or obo.curie(str(target))
+                name = "_".join(label.split()) or curie(str(relation))
+                yield name, self.ids.get(target) or curie(str(target))
             else:
                 self.left_out["axioms that are no triple"] += 1
         for predicate in (SKOS.broader, SKOS.related):
@@ -200,8 +200,11 @@ def read(path: str | Path, language: str = "en", type: str | None = None) -> Kno
     def header(*predicates: URIRef) -> str:
         about = [*statements.subjects(RDF.type, OWL.Ontology)]
         about += statements.subjects(RDF.type, SKOS.ConceptScheme)
-        values = (str(o) for s in about for p in predicates for o in statements.objects(s, p))
-        return next(values, "")
+        for subject in about:
+            for predicate in predicates:
+                for value in statements.objects(subject, predicate):
+                    return str(value)
+        return ""
 
     version = header(OWL.versionInfo, OWL.versionIRI)
     ontology = Ontology(terms, version, header(DCT.license), left_out=reader.left_out)

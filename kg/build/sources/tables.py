@@ -21,29 +21,18 @@ headerless. Presets: kg/build/layouts.py has what they consist of.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from core.choices import nearest
 from core.files import InputError
 from core.reading import unpacked_name
-from kg.build.draft import NO_NAMES, SAME, Draft, split_names
-from kg.build.layouts import (
-    OPTIONAL,
-    REQUIRED,
-    Layout,
-    Part,
-    Preset,
-    Template,
-    fill_template,
-    is_json,
-    load_preset,
-    passes,
-)
+from kg.build.draft import Draft
+from kg.build.layouts import REQUIRED, Layout, Preset, is_json, load_preset
 from kg.build.rows import (
     FORMS,
     JSON,
@@ -57,10 +46,10 @@ from kg.build.rows import (
     read_rows,
     tell_sheets,
 )
+from kg.build.table_reader import Table, TableReader, find_columns, plain_name
 from kg.graph import SCHEMAS, KnowledgeGraph
 
 HIDDEN = "hidden files"
-DATE = re.compile(r"\d{4}-\d\d-\d\d 00:00:00")  #: a date as a workbook has it
 PARTS = ("entities", "names", "definitions", "triples", "equivalences")
 #: Other names of the files of a part, singular and without their endings.
 FILES = {
@@ -70,38 +59,23 @@ FILES = {
     "triples": ("triple", "relation", "edge", "relationship", "fact"),
     "equivalences": ("equivalence", "equivalent"),
 }
-#: Other names of the columns that may be left out.
-COLUMNS = {
-    "type": ("kind", "category", "semantictype", "entitytype"),
-    "kind": ("type", "nametype"),
-    "language": ("lang", "lat"),
-    "source": ("vocabulary", "sab"),
-    "relation": ("predicate",),
-}
-
-
-def _plain(name: str) -> str:
-    """A name of a file or column without case, blanks, _ and -, in the singular."""
-    name = "".join(c for c in name.lower() if c not in " _-")
-    for plural, singular in (("ies", "y"), ("vertices", "vertex"), ("aliases", "alias"), ("s", "")):
-        if name.endswith(plural) and not name.endswith(("ss", "alias")):
-            return name.removesuffix(plural) + singular
-    return name
 
 
 def _find_files(folder: Path, parts: Iterable[str]) -> tuple[dict[str, list[Path]], list[Path]]:
     """({part: its files} of `parts` by their names, the other files). Raises InputError where two
     other names are for one part."""
-    every = sorted(
+    visible = sorted(
         path for path in folder.iterdir() if path.is_file() and not path.name.startswith(".")
     )
     tables = {
-        path: _plain(Path(unpacked_name(path)).stem) for path in every if form_of(path) in FORMS
+        path: plain_name(Path(unpacked_name(path)).stem)
+        for path in visible
+        if form_of(path) in FORMS
     }
     found: dict[str, list[Path]] = {}
     for part in parts:
         order = [path for form in FORMS for path in tables if form_of(path) == form]
-        found[part] = [path for path in order if tables[path] == _plain(part)]
+        found[part] = [path for path in order if tables[path] == plain_name(part)]
         if found[part]:
             continue
         others = [path for path in order if tables[path] in FILES[part]]
@@ -111,7 +85,8 @@ def _find_files(folder: Path, parts: Iterable[str]) -> tuple[dict[str, list[Path
                 f" --{part} FILE"
             )
         found[part] = others
-    return found, [path for path in every if not any(path in own for own in found.values())]
+    chosen = set(chain.from_iterable(found.values()))
+    return found, [path for path in visible if path not in chosen]
 
 
 def files(path: str | Path) -> list[Path]:
@@ -120,9 +95,10 @@ def files(path: str | Path) -> list[Path]:
     path = Path(path)
     if not path.is_dir():
         return [path]
-    every = (file.relative_to(path) for file in path.rglob("*") if file.is_file())
     found = sorted(
-        path / file for file in every if not any(part.startswith(".") for part in file.parts)
+        file
+        for file in path.rglob("*")
+        if file.is_file() and not _is_hidden(file.relative_to(path))
     )
     if not found:
         raise InputError(
@@ -132,93 +108,8 @@ def files(path: str | Path) -> list[Path]:
     return found
 
 
-@dataclass
-class _Table:
-    """A file and how its rows are read: by the layout of a preset, or by usual columns, which are
-    looked up in each heading (`part`)."""
-
-    path: Path
-    layout: Layout
-    part: str = ""
-    columns: Mapping[str, str] = field(default_factory=dict)
-    synonyms: tuple[str, ...] = ()
-    separator: str = "|"
-    used_by_others: set[str] = field(default_factory=set)  # columns, by layouts of the same file
-    is_alone: bool = False  # whether no other layout of the preset reads the file
-    _parts: dict[tuple[str, ...], tuple[Part, ...]] = field(default_factory=dict)
-
-    @property
-    def stages(self) -> set[int]:
-        """When the table is read (Part.stage)."""
-        if self.part:
-            return {1 if self.part == "entities" else 2}
-        return {part.stage for part in self.layout.parts}
-
-    def parts_of(self, where: str, row: Mapping[str, Any]) -> tuple[Part, ...]:
-        """The parts that rows with these columns are read for. Raises InputError for a required
-        column that is lacking."""
-        if not self.part:
-            return self.layout.parts
-        heading = tuple(row)
-        if heading not in self._parts:
-            self._parts[heading] = self._usual_parts(where, heading)
-        return self._parts[heading]
-
-    def _usual_parts(self, where: str, heading: tuple[str, ...]) -> tuple[Part, ...]:
-        where = where if is_json(self.path) else f"{self.path}:1"  # the heading
-        places = _places(where, self.part, heading, self.columns, is_json(self.path))
-        fields: dict[str, Template] = {name: (("", column, ""),) for name, column in places.items()}
-        for column in self.synonyms:
-            if column not in heading and "." not in column:
-                raise InputError(
-                    f"{where}: no column {column!r}; expected one of {', '.join(heading):.200}"
-                )
-        named = [
-            Part("names", {"name": (("", column, ""),)}, self.separator) for column in self.synonyms
-        ]
-        return Part(self.part, fields), *named
-
-    def used_columns(self) -> set[str]:
-        """The columns that were read so far."""
-        parts = [part for several in self._parts.values() for part in several]
-        return Layout(tuple(parts)).used_columns() if self.part else self.layout.used_columns()
-
-
-def _places(
-    where: str, part: str, header: tuple[str, ...], columns: Mapping[str, str], paths: bool
-) -> dict[str, str]:
-    """{our column: its name in `header`}. paths: a named column may be a path of keys. Raises
-    InputError for a required one that is missing, and for two of one name."""
-    found: dict[str, str] = {}
-    for column in (*REQUIRED[part], *OPTIONAL[part]):
-        chosen = columns.get(f"{part}.{column}", columns.get(column))
-        named = chosen or column
-        same = [name for name in header if name == named] or [
-            name for name in header if _plain(name) == _plain(named)
-        ]
-        if not same and paths and chosen and chosen.partition(".")[0] in header:
-            same = [chosen]
-        if not same and column in OPTIONAL[part] and chosen is None:
-            free = [
-                name
-                for name in header
-                if name not in columns.values() and _plain(name) not in map(_plain, found)
-            ]
-            same = [name for name in free if _plain(name) in COLUMNS[column]]
-        if len(same) > 1:
-            raise InputError(
-                f"{where}: {' and '.join(same)} could both be {column}. Say which: --columns"
-                f" {column}={same[0]}"
-            )
-        if same:
-            found[column] = same[0]
-        elif column in REQUIRED[part]:
-            raise InputError(
-                f"{where}: expected the columns {', '.join(REQUIRED[part])}, got"
-                f" {', '.join(header):.200}. Rename them, say --columns head=source,…, or use"
-                " --headerless."
-            )
-    return found
+def _is_hidden(path: Path) -> bool:
+    return any(part.startswith(".") for part in path.parts)
 
 
 def _parse_columns(columns: Sequence[str]) -> dict[str, str]:
@@ -235,142 +126,6 @@ def _parse_columns(columns: Sequence[str]) -> dict[str, str]:
             )
         renamed[ours] = theirs
     return renamed
-
-
-def _field(part: Part, row: Mapping[str, Any], name: str) -> str:
-    """A field with its white space normalised; of a type that says there is none (N/A) nothing."""
-    template = part.fields.get(name)
-    found = fill_template(template, row) if template else []
-    value = " ".join(found[0].split()) if found else ""
-    return "" if name == "type" and value in NO_NAMES else value
-
-
-class _Reader:
-    """Adds the rows of tables to a draft. strict: an empty field is an error, else counted."""
-
-    def __init__(self, draft: Draft, strict: bool) -> None:
-        self.draft, self.strict = draft, strict
-
-    def read(self, tables: Sequence[_Table]) -> None:
-        """Read the entities of all tables first, then what refers to them."""
-        for stage in range(3):
-            for table in tables:
-                if stage in table.stages:
-                    self._read_table(table, stage)
-            self.draft.problems.check()
-
-    def _read_table(self, table: _Table, stage: int) -> None:
-        """Add what one stage reads of a table."""
-        draft, count = self.draft, 0
-        heading: dict[str, None] = {}
-        is_first = stage == min(table.stages)
-        for where, raw in read_rows(table.path, table.layout.form, draft.problems):
-            count += 1
-            heading.update(dict.fromkeys(raw))
-            rows = list(table.layout.prepare(raw))
-            for row in rows:
-                self._add_row(where, row, table.parts_of(where, row), stage)
-            if is_first and table.is_alone and not table.layout.uses_any(rows):
-                what = "that the preset's conditions leave out"
-                draft.left_out[f"rows of {table.path.name} {what}"] += 1
-        if is_first:
-            self._count_unread(table, heading, count)
-
-    def _count_unread(self, table: _Table, heading: Iterable[str], count: int) -> None:
-        name, left_out = table.path.name, self.draft.left_out
-        if not count:
-            left_out[f"{name}: a table without a row"] += 1
-            if not is_json(table.path):  # its heading may be wrong, too
-                heading = read_heading(table.path, table.layout.form)
-                if heading and table.part:
-                    table.parts_of(f"{table.path}:1", dict.fromkeys(heading, ""))
-        if is_json(table.path) and not table.part:
-            return
-        used = table.used_columns()
-        used |= {column.partition(".")[0] for column in used} | table.used_by_others
-        further = [c for c in heading if table.layout.rename_column(c) not in used]
-        if further:
-            what = f"that no table of {table.part} has" if table.part else "that the preset leaves"
-            listed = f"{', '.join(further):.200}"
-            left_out[f"columns of {name} {what} ({listed})"] = len(further)
-
-    def _add_row(
-        self, where: str, row: Mapping[str, Any], parts: Sequence[Part], stage: int
-    ) -> None:
-        entity = ""
-        for part in parts:
-            if part.stage != stage:
-                continue
-            if part.inherits and not entity:
-                continue
-            if not passes(row, part.where, part.unless):
-                continue
-            if part.part == "entities":
-                entity = self._add_entity(where, row, part) or entity
-            elif part.part == "retired":
-                self.draft.retired.add(_field(part, row, "id"))
-            else:
-                self._add_part(where, row, part, entity)
-
-    def _require_field(self, where: str, row: Mapping[str, Any], part: Part, name: str) -> str:
-        """A field; an empty one is an error, or counted."""
-        value = _field(part, row, name)
-        if name in ("id", "name") and DATE.fullmatch(value):
-            self.draft.problems.add(
-                f"{where}: {name} is the date {value}; Excel makes dates of names such as SEPT2."
-                " Write the name again in a column of text."
-            )
-        if not value and self.strict:
-            self.draft.problems.add(f"{where}: {name} is empty. Fill it in or take the line out.")
-        elif not value:
-            self.draft.left_out[f"rows of {part.part} whose {name} is empty"] += 1
-        return value
-
-    def _add_entity(self, where: str, row: Mapping[str, Any], part: Part) -> str:
-        entity = self._require_field(where, row, part, "id")
-        name = self._require_field(where, row, part, "name") if entity else ""
-        added = name and self.draft.add_entity(where, entity, name, _field(part, row, "type"))
-        return entity if added else ""
-
-    def _add_part(self, where: str, row: Mapping[str, Any], part: Part, entity: str) -> None:
-        draft = self.draft
-        if part.part in ("triples", "equivalences"):
-            names = REQUIRED[part.part]
-            values = {name: self._require_field(where, row, part, name) for name in names}
-            relation = values.get("relation") or _field(part, row, "relation") or SAME
-            if all(values.values()):
-                draft.add_pair(where, part.part, values["head"], relation, values["tail"])
-            return
-        own = entity if part.inherits else self._require_field(where, row, part, "id")
-        if not own:
-            return
-        name = REQUIRED[part.part][1]
-        texts = fill_template(part.fields[name], row)
-        if not texts and not part.inherits:
-            self._require_field(where, row, part, name)
-        for text in texts:
-            if part.part == "definitions":
-                draft.add_definition(where, own, text.strip())
-            elif part.part == "alternatives":
-                for other in split_names(text, part.separator):
-                    draft.add_alternative(own, other)
-            else:
-                self._add_names(where, row, part, own, split_names(text, part.separator))
-
-    def _add_names(
-        self, where: str, row: Mapping[str, Any], part: Part, entity: str, names: Sequence[str]
-    ) -> None:
-        kind, language = _field(part, row, "kind"), _field(part, row, "language")
-        source = _field(part, row, "source") or self.draft.source
-        preferred = self.draft.entities.get(entity, ("", ""))[0] if self._skips(part) else ""
-        column = next(iter(part.fields["name"][0][1::2]), "names")
-        for name in names:
-            if name != preferred:
-                self.draft.add_name(where, entity, name, kind, language, source, column)
-
-    def _skips(self, part: Part) -> bool:
-        """Whether a name that is the preferred one is left out: in a table of names it is not."""
-        return part.inherits or not self.strict
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -472,7 +227,7 @@ def _check_preset_alone(preset: str, given: TableFiles, cells: Cells) -> None:
         )
 
 
-def _usual_tables(path: Path, given: TableFiles, cells: Cells, draft: Draft) -> list[_Table]:
+def _usual_tables(path: Path, given: TableFiles, cells: Cells, draft: Draft) -> list[Table]:
     """The tables of usual names in a folder, or the one file. Raises InputError for none, and for
     no entities."""
     unread: list[Path] = []
@@ -501,12 +256,12 @@ def _usual_tables(path: Path, given: TableFiles, cells: Cells, draft: Draft) -> 
             " another delimiter, are not found. For triples alone take all ids: --missing add"
         )
     bare = Form(form.encoding, form.delimiter, REQUIRED["triples"], sheet=form.sheet)
-    tables: list[_Table] = []
+    tables: list[Table] = []
     for part in PARTS:
         layout = Layout((), form=bare if given.headerless and part == "triples" else form)
         synonyms = tuple(cells.synonyms) if part == "entities" else ()
         tables += [
-            _Table(file, layout, part, renamed, synonyms, cells.separator or "|")
+            Table(file, layout, part, renamed, synonyms, cells.separator or "|")
             for file in found.get(part, [])
         ]
     return tables
@@ -516,12 +271,11 @@ def _files_in_folder(
     folder: Path, chosen: Mapping[str, Sequence[str] | None], left_out: Counter[str]
 ) -> tuple[dict[str, list[Path]], list[Path]]:
     """({part: its files}, the files that are not read), which are counted."""
-    by_name, others = _find_files(folder, [part for part, own in chosen.items() if own is None])
-    found = {
-        part: by_name[part] if own is None else [folder / one for one in own]
-        for part, own in chosen.items()
-    }
-    read_too = {file for own in found.values() for file in own}
+    found, others = _find_files(folder, [part for part, names in chosen.items() if names is None])
+    for part, names in chosen.items():
+        if names is not None:
+            found[part] = [folder / name for name in names]
+    read_too = set(chain.from_iterable(found.values()))
     hidden = [one for one in folder.iterdir() if one.name.startswith(".")]
     left_out[HIDDEN] += sum(file not in read_too for file in hidden)
     unread = [file for file in others if file not in read_too]
@@ -531,12 +285,12 @@ def _files_in_folder(
     return found, unread
 
 
-def _check_columns_used(columns: Mapping[str, str], tables: Sequence[_Table]) -> None:
+def _check_columns_used(columns: Mapping[str, str], tables: Sequence[Table]) -> None:
     """Raise InputError for a column of --columns that no table was read for."""
     used: set[str] = set()
     headings: dict[str, None] = {}
     for table in tables:
-        for heading, parts in table._parts.items():
+        for heading, parts in table.parts_by_heading.items():
             headings |= dict.fromkeys(heading)
             for part in parts:
                 used |= {*part.fields, *(f"{part.part}.{name}" for name in part.fields)}
@@ -549,7 +303,7 @@ def _check_columns_used(columns: Mapping[str, str], tables: Sequence[_Table]) ->
             )
 
 
-def _check_cells_used(cells: Cells, tables: Sequence[_Table]) -> None:
+def _check_cells_used(cells: Cells, tables: Sequence[Table]) -> None:
     """Raise InputError for an option of a kind of file that is not among the tables."""
     kinds = {form_of(table.path) for table in tables}
     delimited = kinds - {*JSON, WORKBOOK}
@@ -581,18 +335,18 @@ def _part_of_file(path: Path, form: Form, columns: Mapping[str, str]) -> str:
             )
     for part in ("triples", "entities"):
         try:
-            _places(str(path), part, heading, columns, is_json(path))
+            find_columns(str(path), part, heading, columns, is_json(path))
         except InputError:
             continue
         return part
     return "triples"
 
 
-def _preset_tables(path: Path, preset: Preset, left_out: Counter[str]) -> list[_Table]:
+def _preset_tables(path: Path, preset: Preset, left_out: Counter[str]) -> list[Table]:
     """The files that a preset has layouts for. Raises InputError for none, and for a file that
     lacks a column."""
     single = not path.is_dir()
-    tables: list[_Table] = []
+    tables: list[Table] = []
     unread: list[str] = []
     for file in files(path):
         layouts = preset.layouts_of(file)
@@ -619,7 +373,7 @@ def _preset_tables(path: Path, preset: Preset, left_out: Counter[str]) -> list[_
             )
         used = {column for layout in fitting for column in layout.used_columns()}
         alone = len(fitting) == 1 and not is_json(file)
-        tables += [_Table(file, one, used_by_others=used, is_alone=alone) for one in fitting]
+        tables += [Table(file, one, used_by_others=used, is_alone=alone) for one in fitting]
         unread += [] if fitting else [file.name]
     if not tables:
         listed = ", ".join(dict.fromkeys(p for one in preset.layouts for p in one.files))
@@ -667,7 +421,7 @@ def _read_usual(
     manifest = {"source": f"tables in {path.name}", "version": origin.version}
     tables = _usual_tables(path, given, cells, draft)
     _check_cells_used(cells, tables)
-    _Reader(draft, True).read(tables)
+    TableReader(draft, True).read(tables)
     _check_columns_used(cells.renamed, tables)
     _check_entities(draft, tables, False)
     return draft.graph(manifest | {"licence": origin.licence or "not stated"})
@@ -688,21 +442,21 @@ def _read_preset(
     manifest = {"source": f"{preset.about}: {path.name}", "version": origin.version}
     tables = _preset_tables(path, preset, draft.left_out)
     _check_cells_used(cells, tables)
-    _Reader(draft, False).read(tables)
+    TableReader(draft, False).read(tables)
     draft.name_relations(preset.relations)
     _check_entities(draft, tables, True)
     licence = origin.licence or preset.licence or "not stated"
     return draft.graph(manifest | {"licence": licence})
 
 
-def _check_entities(draft: Draft, tables: Sequence[_Table], with_reasons: bool) -> None:
+def _check_entities(draft: Draft, tables: Sequence[Table], with_reasons: bool) -> None:
     """Raise InputError where something was wrong, and for tables without an entity, with the
     reasons why rows were left out."""
     draft.problems.check()
     if draft.entities:
         return
     files_read = [table.path for table in tables if table.part in ("", "entities")]
-    read_from = ", ".join(str(file) for file in files_read or [t.path for t in tables])
+    read_from = ", ".join(map(str, files_read or [table.path for table in tables]))
     reasons = [f"{count:,} {why}" for why, count in draft.left_out.items() if count]
     why = f" Left out: {'; '.join(reasons):.400}." if with_reasons and reasons else ""
     raise InputError(

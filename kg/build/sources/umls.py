@@ -24,48 +24,33 @@ tests/kg/test_umls.py::test_memory (slow) holds it to that.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from tqdm import tqdm
 
-from core.choices import list_known
 from core.files import InputError
-from kg.build.delimited import batches, broken_line
+from kg.build.rrf import (
+    COLUMNS,
+    CONCEPTS,
+    USED,
+    Codes,
+    broken_row,
+    build_column,
+    decode_labels,
+    format_cuis,
+    is_among,
+    parse_ids,
+    read_batches,
+)
+from kg.build.semantic_types import ConceptTypes, read_semantic_types
 from kg.graph import SCHEMAS, KnowledgeGraph
 
-COLUMNS = {
-    name: tuple(columns.split())
-    for name, columns in {
-        "MRCONSO": (
-            "CUI LAT TS LUI STT SUI ISPREF AUI SAUI SCUI SDUI SAB TTY CODE STR SRL SUPPRESS CVF"
-        ),
-        "MRSTY": "CUI TUI STN STY ATUI CVF",
-        "MRREL": "CUI1 AUI1 STYPE1 REL CUI2 AUI2 STYPE2 RELA RUI SRUI SAB SL RG DIR SUPPRESS CVF",
-        "MRDEF": "CUI AUI ATUI SATUI SAB DEF SUPPRESS CVF",
-        "MRCUI": "CUI1 VER REL RELA MAPREASON CUI2 MAPIN",
-    }.items()
-}
-USED = {
-    "MRCONSO": ("CUI", "LAT", "TS", "STT", "SUI", "ISPREF", "SAB", "TTY", "STR", "SUPPRESS"),
-    "MRSTY": ("CUI", "TUI", "STY"),
-    "MRREL": ("CUI1", "REL", "CUI2", "RELA", "SAB", "SUPPRESS"),
-    "MRDEF": ("CUI", "SAB", "DEF", "SUPPRESS"),
-    "MRCUI": ("CUI1", "REL", "CUI2"),
-}
 HOLDS = {"MRCONSO": "names", "MRSTY": "semantic types", "MRREL": "triples", "MRDEF": "definitions"}
 OPTIONAL = ("MRSTY", "MRREL", "MRDEF")  #: files that a graph can do without
-PATTERNS = {
-    "CUI": r"C\d{7}",
-    "CUI1": r"C\d{7}",
-    "CUI2": r"C\d{7}",
-    "TUI": r"T\d{3}",
-    "SUI": r"S\d{7,8}",
-}
 #: Term types,
 #: https://www.nlm.nih.gov/research/umls/knowledge_sources/metathesaurus/release/abbreviations.html
 #: (TTY).
@@ -118,16 +103,15 @@ LANGUAGES = {
     "TUR": "tr",
     "UKR": "uk",
 }
-CONCEPTS = 10**7  # a CUI has seven digits
 HEAD, RELATION = 38, 23  # bits: 23 for the head, 15 for the relation, 23 for the tail
-ROWS = 1 << 22  # rows per chunk of the final string columns, far below Arrow's 2 GiB of characters
 MERGE = 1 << 25  # triples waiting before duplicates are dropped
 
 
 def files(folder: str | Path) -> list[Path]:
     """The RRF files that the folder has, MRCONSO first. Raises InputError when there is no
     MRCONSO.RRF."""
-    found = [path for name in COLUMNS if (path := _file(Path(folder), name))]
+    paths = [_file(Path(folder), name) for name in COLUMNS]
+    found = [path for path in paths if path]
     if not found or not found[0].name.startswith("MRCONSO"):
         raise InputError(
             f"{folder}/MRCONSO.RRF: missing (the names). Give the META folder of a UMLS release."
@@ -136,9 +120,8 @@ def files(folder: str | Path) -> list[Path]:
 
 
 def _file(folder: Path, name: str) -> Path | None:
-    return next(
-        (path for end in (".RRF", ".RRF.gz") if (path := folder / f"{name}{end}").is_file()), None
-    )
+    paths = (folder / f"{name}{end}" for end in (".RRF", ".RRF.gz"))
+    return next(filter(Path.is_file, paths), None)
 
 
 def _require_file(folder: Path, name: str, skip: Sequence[str]) -> Path | None:
@@ -158,133 +141,6 @@ def _check_skip(skip: Sequence[str]) -> None:
     for name in skip:
         if name not in OPTIONAL:
             raise InputError(f"--skip {name}: expected MRSTY, MRREL or MRDEF")
-
-
-def _wrong(path: Path, name: str, cause: str) -> InputError:
-    wanted = {column: pattern for column, pattern in PATTERNS.items() if column in USED[name]}
-    return broken_line(path, COLUMNS[name], "|", 0, True, wanted, cause)
-
-
-def _batches(path: Path, name: str) -> Iterator[pa.RecordBatch]:
-    wanted = {column: pattern for column, pattern in PATTERNS.items() if column in USED[name]}
-    if name == "MRCUI":
-        del wanted["CUI2"]  # empty for an id that has gone without another
-    with tqdm(desc=path.name, unit=" rows", unit_scale=True, disable=None, leave=False) as bar:
-        for batch in batches(path, COLUMNS[name], USED[name], "|", ended=True, wanted=wanted):
-            yield batch
-            bar.update(batch.num_rows)
-
-
-def _numbers(column: pa.Array, letter: str, path: Path, name: str) -> np.ndarray:
-    """(rows,) int32: the number in ids like C0000005. Raises InputError naming the first wrong
-    line."""
-    width = 8 if letter == "C" else 4
-    lengths = pc.binary_length(column).to_numpy()
-    if (lengths != width).any():
-        raise _wrong(path, name, "an id of the wrong length")
-    start = (
-        np.frombuffer(column.buffers()[1], np.int32, len(column) + 1, column.offset * 4)[0]
-        if len(column)
-        else 0
-    )
-    data = np.frombuffer(column.buffers()[2] or b"", np.uint8, len(column) * width, start).reshape(
-        -1, width
-    )
-    digits = data[:, 1:] - np.uint8(ord("0"))  # wraps round for what is no digit
-    if (data[:, 0] != ord(letter)).any() or (digits > 9).any():
-        raise _wrong(path, name, "an id that is none")
-    return digits.astype(np.int32) @ (10 ** np.arange(width - 2, -1, -1)).astype(np.int32)
-
-
-def _strings(numbers: np.ndarray) -> pa.StringArray:
-    """CUIs from their numbers, written straight into Arrow's buffers."""
-    data = np.empty((len(numbers), 8), np.uint8)
-    data[:, 0] = ord("C")
-    rest = numbers.astype(np.int32)
-    for place in range(7, 0, -1):
-        rest, digit = np.divmod(rest, 10)
-        data[:, place] = digit + ord("0")
-    offsets = np.arange(len(numbers) + 1, dtype=np.int32) * 8
-    return pa.StringArray.from_buffers(len(numbers), pa.py_buffer(offsets), pa.py_buffer(data))
-
-
-def _column(values: np.ndarray, make: Any) -> pa.ChunkedArray:
-    """make(values) by chunks of ROWS, so that no string chunk outgrows Arrow's offsets."""
-    return pa.chunked_array(
-        [make(values[i : i + ROWS]) for i in range(0, len(values), ROWS)], pa.string()
-    )
-
-
-def _labels(codes: np.ndarray, labels: Sequence[str]) -> pa.ChunkedArray:
-    values = pa.array(labels, pa.string())
-    return _column(codes, lambda part: values.take(pa.array(part)))
-
-
-class _Codes(dict[str, int]):
-    """Label -> small integer in order of appearance."""
-
-    def encode(self, column: pa.Array) -> np.ndarray:
-        encoded = pc.dictionary_encode(column)
-        mapped = [self.setdefault(label, len(self)) for label in encoded.dictionary.to_pylist()]
-        return np.array(mapped, np.int16)[encoded.indices.to_numpy()]
-
-
-def _is_among(column: pa.Array, values: Sequence[str] | None) -> np.ndarray:
-    if values is None:
-        return np.ones(len(column), bool)
-    found = pc.is_in(column, value_set=pa.array(values, pa.string()))
-    return np.asarray(found.to_numpy(zero_copy_only=False))
-
-
-class _Types(NamedTuple):
-    label: np.ndarray  # (CONCEPTS,) int32: position in `labels`, 0 where a concept has no type
-    labels: list[str]
-    allowed: np.ndarray  # (CONCEPTS,) bool
-
-
-def _semantic_types(path: Path | None, wanted: Sequence[str] | None) -> _Types:
-    if path is None and wanted is not None:
-        raise InputError(
-            "semantic_types needs MRSTY.RRF; take MRSTY out of --skip, or give no semantic types"
-        )
-    if path is None:
-        return _Types(np.zeros(CONCEPTS, np.int32), [""], np.ones(CONCEPTS, bool))
-    pairs, names = [], {}
-    for batch in _batches(path, "MRSTY"):
-        cui = _numbers(batch["CUI"], "C", path, "MRSTY").astype(np.int64)
-        tui = _numbers(batch["TUI"], "T", path, "MRSTY")
-        pairs.append(cui * 1000 + tui)
-        unique, first = np.unique(tui, return_index=True)
-        names.update(
-            {
-                int(number): batch["STY"][int(row)].as_py()
-                for number, row in zip(unique, first, strict=True)
-            }
-        )
-    cui, tui = np.divmod(np.unique(np.concatenate(pairs)) if pairs else np.zeros(0, np.int64), 1000)
-    if wanted is None:
-        allowed = np.ones(CONCEPTS, bool)
-    else:
-        known = {f"T{number:03d}": number for number in names} | {
-            name: number for number, name in names.items()
-        }
-        for one in wanted:
-            if one not in known:
-                raise InputError(
-                    f"{path}: no semantic type {one!r}; {list_known(one, sorted(known))}"
-                )
-        allowed = np.zeros(CONCEPTS, bool)
-        allowed[cui[np.isin(tui, [known[one] for one in wanted])]] = True
-    concepts, start, count = np.unique(cui, return_index=True, return_counts=True)
-    place = np.arange(len(cui)) - np.repeat(start, count)
-    rows = np.full((len(concepts), max(int(count.max(initial=0)), 1)), -1, np.int16)
-    # (concepts, most types of one): TUIs in order
-    rows[np.repeat(np.arange(len(concepts)), count), place] = tui
-    combinations, which = np.unique(rows, axis=0, return_inverse=True)
-    label = np.zeros(CONCEPTS, np.int32)
-    label[concepts] = which.reshape(-1) + 1
-    joined = ["|".join(names[int(number)] for number in row if number >= 0) for row in combinations]
-    return _Types(label, ["", *joined], allowed)
 
 
 class _Names(NamedTuple):
@@ -312,15 +168,15 @@ def _names(
 ) -> _Names:
     parts: list[tuple[np.ndarray, ...]] = []
     texts: list[pa.Array] = []
-    lat, sab, heard, speaking, rows = _Codes(), _Codes(), _Codes(), _Codes(), 0
-    for batch in _batches(path, "MRCONSO"):
+    lat, sab, heard, speaking, rows = Codes(), Codes(), Codes(), Codes(), 0
+    for batch in read_batches(path, "MRCONSO"):
         rows += batch.num_rows
-        number = _numbers(batch["CUI"], "C", path, "MRCONSO")
+        number = parse_ids(batch["CUI"], "C", path, "MRCONSO")
         heard.encode(batch["LAT"])
-        spoken = _is_among(batch["LAT"], languages)
+        spoken = is_among(batch["LAT"], languages)
         speaking.encode(batch["SAB"].filter(pa.array(spoken)))
-        keep = spoken & _is_among(batch["SUPPRESS"], suppress) & _is_among(batch["SAB"], sources)
-        keep &= _is_among(batch["TTY"], term_types) & allowed[number]
+        keep = spoken & is_among(batch["SUPPRESS"], suppress) & is_among(batch["SAB"], sources)
+        keep &= is_among(batch["TTY"], term_types) & allowed[number]
         keep &= pc.not_equal(batch["STR"], "").to_numpy(False)
         if not keep.any():
             continue
@@ -350,7 +206,7 @@ def _names(
     kind[preferred] = 0
     joined = pa.chunked_array(texts).combine_chunks()
     texts.clear()
-    text = _column(order, lambda part: joined.take(pa.array(part)).cast(pa.string()))
+    text = build_column(order, lambda part: joined.take(pa.array(part)).cast(pa.string()))
     return _Names(
         cui, text, kind, language, source, preferred, list(lat), list(sab), rows, list(speaking)
     )
@@ -362,17 +218,17 @@ def _string_numbers(column: pa.Array, path: Path) -> np.ndarray:
     try:
         sui = pc.cast(pc.utf8_slice_codeunits(column, 1), pa.int64()).to_numpy()
     except pa.ArrowInvalid as error:
-        raise _wrong(path, "MRCONSO", str(error)) from error
+        raise broken_row(path, "MRCONSO", str(error)) from error
     if len(sui) and not 0 <= sui.min() <= sui.max() < 1 << 32:
-        raise _wrong(path, "MRCONSO", "a SUI that is none")
+        raise broken_row(path, "MRCONSO", "a SUI that is none")
     return np.asarray(sui)
 
 
 def _name_kinds(batch: pa.RecordBatch) -> np.ndarray:
     """(rows,) int8: the place of each name's kind in KIND_LABELS; none is preferred yet."""
     kind = np.ones(len(batch), np.int8)
-    kind[_is_among(batch["TTY"], ABBREVIATIONS)] = 2
-    kind[_is_among(batch["TTY"], OBSOLETE) | _is_among(batch["SUPPRESS"], ["O"])] = 3
+    kind[is_among(batch["TTY"], ABBREVIATIONS)] = 2
+    kind[is_among(batch["TTY"], OBSOLETE) | is_among(batch["SUPPRESS"], ["O"])] = 3
     return kind
 
 
@@ -381,9 +237,9 @@ def _ranks(batch: pa.RecordBatch, priority: np.ndarray) -> np.ndarray:
     then by TS, STT and ISPREF."""
     rank = (
         8 * priority
-        + 4 * _is_among(batch["TS"], ["P"])
-        + 2 * _is_among(batch["STT"], ["PF"])
-        + _is_among(batch["ISPREF"], ["Y"])
+        + 4 * is_among(batch["TS"], ["P"])
+        + 2 * is_among(batch["STT"], ["PF"])
+        + is_among(batch["ISPREF"], ["Y"])
     )
     return rank.astype(np.int16)
 
@@ -415,7 +271,7 @@ def _triples(
 ) -> _Triples:
     parts: list[np.ndarray] = [np.zeros(0, np.int64)]
     waiting = 0
-    codes = _Codes()
+    codes = Codes()
     left_out = dict.fromkeys(
         (
             "MRREL rows by source or suppression",
@@ -432,15 +288,15 @@ def _triples(
         left_out[reason] += int((keep & ~also).sum())
         return keep & also
 
-    for batch in _batches(path, "MRREL"):
-        tail = index[_numbers(batch["CUI1"], "C", path, "MRREL")]
-        head = index[_numbers(batch["CUI2"], "C", path, "MRREL")]
+    for batch in read_batches(path, "MRREL"):
+        tail = index[parse_ids(batch["CUI1"], "C", path, "MRREL")]
+        head = index[parse_ids(batch["CUI2"], "C", path, "MRREL")]
         label = batch["RELA"]
         if include_rel:
             label = pc.if_else(pc.equal(label, ""), batch["REL"], label)
-        keep = _is_among(batch["SUPPRESS"], suppress) & _is_among(batch["SAB"], sources)
+        keep = is_among(batch["SUPPRESS"], suppress) & is_among(batch["SAB"], sources)
         left_out["MRREL rows by source or suppression"] += int((~keep).sum())
-        labelled = pc.not_equal(label, "").to_numpy(False) & _is_among(label, relations)
+        labelled = pc.not_equal(label, "").to_numpy(False) & is_among(label, relations)
         keep = drop("MRREL rows without RELA or by relation", keep, labelled)
         keep = drop("MRREL rows of concepts left out", keep, (head >= 0) & (tail >= 0))
         keep = drop("MRREL self loops", keep, head != tail)
@@ -468,22 +324,23 @@ def _definitions(
     speaking: Sequence[str],
 ) -> pa.Table:
     parts = []
-    for batch in _batches(path, "MRDEF"):
-        number = _numbers(batch["CUI"], "C", path, "MRDEF")
+    for batch in read_batches(path, "MRDEF"):
+        number = parse_ids(batch["CUI"], "C", path, "MRDEF")
         keep = (
             (index[number] >= 0)
-            & _is_among(batch["SUPPRESS"], suppress)
-            & _is_among(batch["SAB"], sources)
+            & is_among(batch["SUPPRESS"], suppress)
+            & is_among(batch["SAB"], sources)
         )
-        keep &= _is_among(batch["SAB"], speaking) & pc.not_equal(batch["DEF"], "").to_numpy(False)
+        keep &= is_among(batch["SAB"], speaking) & pc.not_equal(batch["DEF"], "").to_numpy(False)
         parts.append(batch.select(["CUI", "DEF"]).filter(pa.array(keep)))
     if not parts:
         return SCHEMAS["definitions"].empty_table()
     whole = pa.Table.from_batches(parts).rename_columns(["id", "text"])
     # Several sources have the same text; the first is kept, in file order.
-    numbered = whole.append_column("row", pa.array(np.arange(len(whole))))
-    first = numbered.group_by(["id", "text"]).aggregate([("row", "min")])["row_min"]
-    return whole.take(pa.array(np.sort(first.to_numpy())))
+    rows = np.arange(len(whole))
+    numbered = whole.append_column("row", pa.array(rows))
+    first = numbered.group_by(["id", "text"]).aggregate([("row", "min")])["row_min"].to_numpy()
+    return whole.take(pa.array(np.sort(first)))
 
 
 def _version(folder: Path) -> str:
@@ -499,10 +356,9 @@ def _alternatives(path: Path, concepts: set[str]) -> tuple[dict[str, list[str]],
     """({concept: ids of earlier releases that mean the same}, how many mean no kept concept)."""
     earlier: dict[str, str] = {}
     retired: set[str] = set()
-    for batch in _batches(path, "MRCUI"):
-        for old, relation, new in zip(
-            *(batch[column].to_pylist() for column in USED["MRCUI"]), strict=True
-        ):
+    for batch in read_batches(path, "MRCUI"):
+        columns = [batch[column].to_pylist() for column in USED["MRCUI"]]
+        for old, relation, new in zip(*columns, strict=True):
             retired.add(old)
             if relation == "SY" and new and old not in concepts:
                 earlier[old] = new
@@ -547,7 +403,7 @@ def read(
     _check_skip(skip)
     conso = files(folder)[0]
     sty, rel, definition = (_require_file(folder, name, skip) for name in OPTIONAL)
-    types = _semantic_types(sty, semantic_types)
+    types = read_semantic_types(sty, semantic_types)
     names = _names(conso, types.allowed, languages, sources, suppress, term_types)
     concepts = names.cui[names.preferred]
     index = _index(concepts, conso)
@@ -555,7 +411,8 @@ def read(
     left_out = {"MRCONSO rows by filter or repeated": names.rows - len(names.cui)}
     speaking = names.speaking
     del names, types
-    definitions, triples = (SCHEMAS[part].empty_table() for part in ("definitions", "triples"))
+    definitions = SCHEMAS["definitions"].empty_table()
+    triples = SCHEMAS["triples"].empty_table()
     if definition:
         definitions = _definitions(definition, index, sources, suppress, speaking)
     if rel:
@@ -589,12 +446,12 @@ def _index(concepts: np.ndarray, path: Path) -> np.ndarray:
     return index
 
 
-def _entity_table(concepts: np.ndarray, names: _Names, types: _Types) -> pa.Table:
+def _entity_table(concepts: np.ndarray, names: _Names, types: ConceptTypes) -> pa.Table:
     """The concepts with their preferred names and semantic types."""
     columns = {
-        "id": _column(concepts, _strings),
+        "id": build_column(concepts, format_cuis),
         "name": names.text.take(pa.array(names.preferred)),
-        "type": _labels(types.label[concepts], types.labels),
+        "type": decode_labels(types.label[concepts], types.labels),
     }
     return pa.table(columns, SCHEMAS["entities"])
 
@@ -603,11 +460,11 @@ def _name_table(names: _Names) -> pa.Table:
     """The kept names."""
     languages = [LANGUAGES.get(one, one.lower()) for one in names.languages]
     columns = {
-        "id": _column(names.cui, _strings),
+        "id": build_column(names.cui, format_cuis),
         "name": names.text,
-        "kind": _labels(names.kind, KIND_LABELS),
-        "language": _labels(names.language, languages),
-        "source": _labels(names.source, names.sources),
+        "kind": decode_labels(names.kind, KIND_LABELS),
+        "language": decode_labels(names.language, languages),
+        "source": decode_labels(names.source, names.sources),
     }
     return pa.table(columns, SCHEMAS["names"])
 
@@ -617,10 +474,10 @@ def _triple_table(found: _Triples, concepts: np.ndarray) -> pa.Table:
     tail, relation = (1 << RELATION) - 1, (1 << HEAD - RELATION) - 1  # masks of their bits
     labels = pa.array(found.labels, pa.string())
     columns = {
-        "head": _column(found.packed, lambda part: _strings(concepts[part >> HEAD])),
-        "relation": _column(
+        "head": build_column(found.packed, lambda part: format_cuis(concepts[part >> HEAD])),
+        "relation": build_column(
             found.packed, lambda part: labels.take(pa.array((part >> RELATION) & relation))
         ),
-        "tail": _column(found.packed, lambda part: _strings(concepts[part & tail])),
+        "tail": build_column(found.packed, lambda part: format_cuis(concepts[part & tail])),
     }
     return pa.table(columns, SCHEMAS["triples"])

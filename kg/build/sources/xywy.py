@@ -252,12 +252,14 @@ def texts(path: str | Path) -> Iterator[tuple[str, str, str]]:
     for where, name, record in records(path):
         for (part, key), kind in TEXTS.items():
             value = _value(record, part, key, where)
-            given = [] if value is None else [value] if isinstance(value, str) else value
-            if not isinstance(given, list) or not all(isinstance(item, str) for item in given):
+            if value is None:
+                continue
+            items = [value] if isinstance(value, str) else value
+            if not isinstance(items, list) or not all(isinstance(item, str) for item in items):
                 raise InputError(
                     f"{where}, {part} {key}: expected text, got {excerpt(value)}. Fix the record."
                 )
-            paragraphs = (" ".join(line.split()) for item in given for line in item.splitlines())
+            paragraphs = (" ".join(line.split()) for item in items for line in item.splitlines())
             text = "\n".join(filter(None, paragraphs))
             if text and (name, text) not in said:
                 said.add((name, text))
