@@ -13,18 +13,10 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from benchmarks.groups import Group, find_differences, group_results, list_replaced
 from benchmarks.options import Evaluation
-from benchmarks.results import (
-    Group,
-    Result,
-    find_differences,
-    format_tests,
-    group_results,
-    list_replaced,
-    list_stored,
-    style_of,
-    versus,
-)
+from benchmarks.paired_tests import format_tests, style_of, versus
+from benchmarks.results import Result, list_stored
 from benchmarks.synonyms import DATASETS, samples_checksum
 from core.files import InputError, atomic_write
 from core.outputs import check_own

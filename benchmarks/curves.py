@@ -19,7 +19,9 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.finetune import score_seeds, spread
-from benchmarks.results import TRIVIAL, Group, Result, group_results, list_stored, versus
+from benchmarks.groups import Group, group_results
+from benchmarks.paired_tests import versus
+from benchmarks.results import TRIVIAL, Result, list_stored
 from core.files import InputError, atomic_write
 from core.tracking import newest_export
 from datamodules.tasks.definition import config_of

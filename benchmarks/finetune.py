@@ -14,17 +14,16 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.groups import find_differences, group_results
+from benchmarks.paired_tests import others
 from benchmarks.results import (
     OUTCOMES,
     OVERALL,
     SELECT,
     TRIVIAL,
     Result,
-    find_differences,
-    group_results,
     list_stored,
     model_of,
-    others,
     save_result,
 )
 from benchmarks.trivial import format_trivial, save_trivial, trivial_protocol

@@ -20,7 +20,7 @@ from typing import Any
 import yaml
 
 from benchmarks.curves import Point, draw_curve, format_curve, group_of, name_systems, score_curve
-from benchmarks.results import STYLES, difference, mark_below
+from benchmarks.paired_tests import STYLES, difference, mark_below
 from core.choices import list_known
 from core.files import InputError
 from core.tracking import ROOT, newest_export, runs_folder

@@ -31,17 +31,16 @@ from tqdm import tqdm
 from transformers import PreTrainedTokenizerFast
 
 from benchmarks.graphs import graph_folder
+from benchmarks.groups import find_differences, group_results
 from benchmarks.options import Probing
+from benchmarks.paired_tests import others
 from benchmarks.results import (
     Model,
     Result,
-    find_differences,
-    group_results,
     label,
     list_stored,
     log_result,
     model_of,
-    others,
     result_folder,
     save_result,
 )

@@ -11,18 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.groups import Group, check_protocol, check_seeds, group_results
+from benchmarks.paired_tests import pair_results
 from benchmarks.records import ROOT, Record, save_records
-from benchmarks.results import (
-    FILE,
-    OUTCOMES,
-    Group,
-    Result,
-    check_protocol,
-    check_seeds,
-    group_results,
-    load_result,
-    pair_results,
-)
+from benchmarks.results import FILE, OUTCOMES, Result, load_result
 from core.files import InputError
 from models.metrics import score
 

@@ -20,14 +20,14 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.groups import group_results
+from benchmarks.paired_tests import others
 from benchmarks.results import (
     Model,
     Result,
-    group_results,
     list_stored,
     log_result,
     model_of,
-    others,
     result_folder,
     save_result,
 )

@@ -39,16 +39,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from benchmarks.groups import group_results
 from benchmarks.linking.folds import folds_of
 from benchmarks.options import Evaluation, Folds
+from benchmarks.paired_tests import others
 from benchmarks.results import (
     OVERALL,
     Model,
     Result,
-    group_results,
     list_stored,
     log_result,
-    others,
     result_folder,
     save_result,
 )

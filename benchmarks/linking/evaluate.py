@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from benchmarks.groups import group_results
 from benchmarks.linking import scores as s
 from benchmarks.linking.folds import (
     Prepared,
@@ -33,16 +34,13 @@ from benchmarks.linking.folds import (
 )
 from benchmarks.linking.sets import format_sets, score_sets
 from benchmarks.options import Evaluation
+from benchmarks.paired_tests import STYLES, difference, others
 from benchmarks.results import (
     OVERALL,
-    STYLES,
     Model,
     Result,
-    difference,
-    group_results,
     list_stored,
     log_result,
-    others,
     result_folder,
     save_result,
 )

@@ -22,19 +22,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from benchmarks.groups import group_results
 from benchmarks.linking import folds as prepare
 from benchmarks.linking.ends import precision_recall
 from benchmarks.options import Evaluation
+from benchmarks.paired_tests import STYLES, difference, others
 from benchmarks.results import (
     OVERALL,
-    STYLES,
     Model,
     Result,
-    difference,
-    group_results,
     list_stored,
     log_result,
-    others,
     result_folder,
     save_result,
 )

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.finetune import score_seeds
+from benchmarks.groups import Group, group_results
 from benchmarks.linking.ends import (
     METRIC,
     Annotated,
@@ -34,18 +35,8 @@ from benchmarks.linking.ends import (
     write_predictions,
 )
 from benchmarks.options import Folds, Split
-from benchmarks.results import (
-    OVERALL,
-    Group,
-    Model,
-    Result,
-    difference,
-    group_results,
-    log_result,
-    result_folder,
-    save_result,
-    style_of,
-)
+from benchmarks.paired_tests import difference, style_of
+from benchmarks.results import OVERALL, Model, Result, log_result, result_folder, save_result
 from core.choices import list_known
 from core.commands import child_environment, python_command
 from core.files import InputError, atomic_write

@@ -9,21 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.groups import Group, check_protocol, group_results, seed_of, training_of
 from benchmarks.options import Choices
-from benchmarks.results import (
-    OVERALL,
-    SELECT,
-    Group,
-    Result,
-    Style,
-    check_protocol,
-    difference,
-    group_results,
-    list_stored,
-    p_value,
-    seed_of,
-    training_of,
-)
+from benchmarks.paired_tests import Style, difference, p_value
+from benchmarks.results import OVERALL, SELECT, Result, list_stored
 from benchmarks.synonyms import samples_checksum
 from benchmarks.tables.cells import Cell
 from core.files import InputError
