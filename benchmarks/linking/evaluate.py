@@ -80,11 +80,8 @@ def measure(make: Callable[[Names], Linker], folds: Sequence[Prepared], composit
     for fold in folds:
         found = link_fold(make(fold.names), fold)
         rows = zip(fold.mentions, found, strict=True)
-        ranks.append(
-            np.array(
-                [s.rank_of(m, r, fold.names.dictionary, composite) for m, r in rows], dtype=np.int64
-            )
-        )
+        of_mentions = [s.rank_of(m, r, fold.names.dictionary, composite) for m, r in rows]
+        ranks.append(np.array(of_mentions, dtype=np.int64))
         rankings.append(found)
         shares.append(s.split_ties(fold.mentions, found, ranks[-1], fold.names.dictionary))
     return Measured(ranks, rankings, shares, time.perf_counter() - started)
@@ -95,21 +92,19 @@ def group_scores(
 ) -> dict[str, dict[str, float]]:
     """{group of mentions: scores}; those of all mentions are means over folds. translated: mentions
     are of another language than the names."""
-    each = [s.scores(r) for r in measured.ranks if len(r)]
-    every = np.concatenate(measured.ranks)
-    found = {
-        OVERALL: (
-            {m: float(np.mean([e[m] for e in each])) for m in s.METRICS} | {"examples": len(every)}
-        )
-    }
-    members = [s.populations(fold.mentions, fold.train, fold.names) for fold in folds]
+    of_folds = [s.scores(ranks) for ranks in measured.ranks if len(ranks)]
+    overall = {m: float(np.mean([scores[m] for scores in of_folds])) for m in s.METRICS}
+    ranks = np.concatenate(measured.ranks)
+    result = {OVERALL: overall | {"examples": len(ranks)}}
     if translated:
         members = [s.language_populations(fold.mentions) for fold in folds]
+    else:
+        members = [s.populations(fold.mentions, fold.train, fold.names) for fold in folds]
     for title in members[0]:
-        inside = np.concatenate([g[title] for g in members])
+        inside = np.concatenate([groups[title] for groups in members])
         if inside.any():
-            found[title] = s.scores(every[inside]) | {"examples": int(inside.sum())}
-    return found
+            result[title] = s.scores(ranks[inside]) | {"examples": int(inside.sum())}
+    return result
 
 
 class Scoring(NamedTuple):
@@ -202,10 +197,10 @@ def score_linker(asked: Evaluation, tuned: Tuned | None = None) -> list[Result]:
                 f"INDEX={index}: the folds have different dictionaries; an index keeps one"
             )
         pairs = zip(scoring.folds, itertools.cycle(chosen.linkers), strict=False)
-        each = {id(fold.names): one for fold, one in pairs}
+        linker_of = {id(fold.names): linker for fold, linker in pairs}
         results.append(
             scoring.score(
-                lambda names: back_off(each[id(names)], asked)(names),
+                lambda names: back_off(linker_of[id(names)], asked)(names),
                 chosen.model,
                 chosen.show_options(asked),
                 chosen.settings(),
@@ -221,16 +216,17 @@ def score_linker(asked: Evaluation, tuned: Tuned | None = None) -> list[Result]:
 
 def _save_with_predictions(result: Result, made: Measured, folds: Sequence[Prepared]) -> Result:
     """The result, saved with its predictions and how often each reason of an error holds."""
-    lines = [
-        s.prediction(m, r, int(rank), fold.names) | {"fold": i}
-        for i, (fold, found, ranks) in enumerate(zip(folds, made.rankings, made.ranks, strict=True))
-        for m, r, rank in zip(fold.mentions, found, ranks, strict=True)
-    ]
+    lines = []
+    tied = 0
+    per_fold = zip(folds, made.rankings, made.ranks, strict=True)
+    for number, (fold, found, ranks) in enumerate(per_fold):
+        for mention, rankings, rank in zip(fold.mentions, found, ranks, strict=True):
+            line = s.prediction(mention, rankings, int(rank), fold.names)
+            lines.append(line | {"fold": number})
+            tied += s.is_tied(rankings)
     reasons = dict(Counter(line["reason"] for line in lines).most_common())
     ties = {
-        "mentions": sum(
-            bool(r[0] and r[0][0].tied) for found in made.rankings for r in found if len(r) == 1
-        ),
+        "mentions": tied,
         "acc@1": float(np.mean([shares.mean() for shares in made.shares if len(shares)])),
     }
     result = replace(result, details={**result.details, "reasons": reasons, "ties": ties})

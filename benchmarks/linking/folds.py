@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -93,13 +94,8 @@ def ready(fold: Linking, split: str, protocol: Protocol) -> Prepared:
     dictionary = fold.dictionary
     train = fold.splits.get("train", [])
     if protocol.train_names:
-        dictionary = dictionary.with_names(
-            (i, p)
-            for m in train
-            if len(m.parts) == 1 and len(m.gold) == 1
-            for p in m.parts
-            for i in m.gold[0]
-        )
+        single = [m for m in train if len(m.parts) == 1 and len(m.gold) == 1]
+        dictionary = dictionary.with_names((i, m.parts[0]) for m in single for i in m.gold[0])
     if protocol.names != "all":
         dictionary = with_one_name(dictionary, protocol.names)
     mentions = fold.splits[split]
@@ -122,14 +118,14 @@ def ready(fold: Linking, split: str, protocol: Protocol) -> Prepared:
 
 def link_fold(linker: Linker, fold: Prepared) -> list[list[Ranking]]:
     """Rankings of every part of every mention; each (string, text) is linked once."""
-    asked = [(p, c) for parts, c in zip(fold.parts, fold.contexts, strict=True) for p in parts]
-    distinct = list(dict.fromkeys(asked))
-    found = dict(
-        zip(distinct, linker.link([p for p, _ in distinct], [c for _, c in distinct]), strict=True)
-    )
-    return [
-        [found[p, c] for p in parts] for parts, c in zip(fold.parts, fold.contexts, strict=True)
+    asked = [
+        [(part, context) for part in parts]
+        for parts, context in zip(fold.parts, fold.contexts, strict=True)
     ]
+    distinct = list(dict.fromkeys(chain.from_iterable(asked)))
+    rankings = linker.link([part for part, _ in distinct], [context for _, context in distinct])
+    ranking_of = dict(zip(distinct, rankings, strict=True))
+    return [[ranking_of[one] for one in mention] for mention in asked]
 
 
 def folds_of(
@@ -183,22 +179,21 @@ def protocol_record(
         for fold, d in zip(folds, dictionaries, strict=True)
     ]
     digests = list(dict.fromkeys(d.digest for d in dictionaries))
-    own = definition.train_names
+    mentions = [[m.parts, m.gold] for fold in folds for m in fold.mentions]
+    train_names = definition.train_names
+    if protocol.train_names:
+        train_names = "added: train's" + ("" if train_names == "no" else f" ({train_names})")
     return {
         "task": definition.name,
         "split": split,
         "folds": len(folds),
-        "mentions": sum(len(fold.mentions) for fold in folds),
-        "mentions_digest": digest([[m.parts, m.gold] for fold in folds for m in fold.mentions])[
-            :16
-        ],
+        "mentions": len(mentions),
+        "mentions_digest": digest(mentions)[:16],
         "mentions_given": definition.given,
         "dictionary": (digests[0] if len(digests) == 1 else digest(digests))[:16],
         "dictionary_names": round(float(np.mean([n for n, _ in sizes]))),
         "dictionary_concepts": round(float(np.mean([c for _, c in sizes]))),
-        "train_mentions_in_dictionary": (
-            "added: train's" + ("" if own == "no" else f" ({own})") if protocol.train_names else own
-        ),
+        "train_mentions_in_dictionary": train_names,
         "normalisation": protocol.normalise,
         "abbreviations": "written out by Schwartz-Hearst" if protocol.abbreviations else "as given",
         "composite": protocol.composite,

@@ -4,9 +4,8 @@
     kepl measure sentences DDICorpus-2013.zip      splitters on the boundaries of DDI's sentences
 
 HPO's definitions have no annotations. Gold is, at each place, the longest preferred or exact name
-of HPO whose words have the
-same Snowball stems: an independent rule, which takes more words for the same than plural and
-    singular.
+of HPO whose words have the same Snowball stems: an independent rule, which equates more words than
+plural and singular.
 """
 
 from __future__ import annotations
@@ -155,10 +154,7 @@ def _documents(archive: Path) -> Iterator[list[str]]:
         for name in sorted(files.namelist()):
             if name.endswith(".xml"):
                 root = ElementTree.fromstring(files.read(name))
-                own = [
-                    text
-                    for text in ((one.get("text") or "").strip() for one in root.iter("sentence"))
-                    if text
-                ]
-                if len(own) > 1:
-                    yield own
+                texts = [(one.get("text") or "").strip() for one in root.iter("sentence")]
+                texts = [text for text in texts if text]
+                if len(texts) > 1:
+                    yield texts

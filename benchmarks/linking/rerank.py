@@ -18,6 +18,7 @@ from typing import Any
 
 from benchmarks.linking import folds as prepare
 from benchmarks.linking.evaluate import score_linker
+from benchmarks.linking.scores import right_concepts
 from benchmarks.options import Evaluation, Reranking
 from benchmarks.results import Result, model_of
 from core.artifact import has_manifest, read_manifest
@@ -56,7 +57,7 @@ def samples_of(
     for mention, owner, parts, context, ranked in rows:
         if len(parts) != 1 or not ranked[0]:
             continue
-        right = frozenset().union(*(fold.names.dictionary.concepts_of(ids) for ids in mention.gold))
+        right = right_concepts(mention, fold.names.dictionary)
         sample = sample_of(parts[0], context, ranked[0], fold.names, right)
         part = "held_out" if owner in held else "train"
         found[part].setdefault(digest(sample), sample)

@@ -104,10 +104,10 @@ def choose_threshold(found: Sequence[Sequence[Ranking]], gold: Sequence[frozense
     if not len(scores):
         return 0.0
     tried = scores[np.unique(np.linspace(0, len(scores) - 1, 200).astype(int))]
-    f1 = [
-        precision_recall(count_pairs([answer(parts, t) for parts in found], gold))[METRIC]
-        for t in tried
-    ]
+    f1 = []
+    for threshold in tried:
+        said = [answer(parts, threshold) for parts in found]
+        f1.append(precision_recall(count_pairs(said, gold))[METRIC])
     return float(tried[int(np.argmax(f1))])
 
 
@@ -237,7 +237,7 @@ class Scoring(NamedTuple):
             model=model,
             options=options,
             seed=seed,
-            scores=group_scores(counts, [own for part in self.gold for own in part]),
+            scores=group_scores(counts, list(itertools.chain.from_iterable(self.gold))),
             tallies={METRIC: counts},
             data={
                 "mentions": self.record["mentions_digest"],
@@ -265,12 +265,12 @@ def group_scores(counts: np.ndarray, gold: Sequence[frozenset[str]]) -> dict[str
 
 def count_unknown(folds: Sequence[prepare.Prepared]) -> int:
     """How many gold concepts of the mentions have no name in the dictionary."""
-    return sum(
-        not fold.names.dictionary.concepts_of(ids)
-        for fold in folds
-        for mention in fold.mentions
-        for ids in mention.gold
-    )
+    unknown = 0
+    for fold in folds:
+        dictionary = fold.names.dictionary
+        for mention in fold.mentions:
+            unknown += sum(not dictionary.concepts_of(ids) for ids in mention.gold)
+    return unknown
 
 
 def name_concepts(concepts: frozenset[str], names: Names) -> list[str]:
@@ -310,7 +310,7 @@ def answer_unlabelled(
         return
     items = diagnoses.read_items(unlabelled)
     parts = [diagnoses.cut_diagnosis(item["text"]) for item in items]
-    distinct = list(dict.fromkeys(part for own in parts for part in own))
+    distinct = list(dict.fromkeys(itertools.chain.from_iterable(parts)))
     rankings = made.linker.link(distinct, [None] * len(distinct))
     ranking_of = dict(zip(distinct, rankings, strict=True))
     for item, own in zip(items, parts, strict=True):
