@@ -107,10 +107,10 @@ def score_curve(asked: SeedTraining, models: Sequence[str], shares: Sequence[flo
         trivial = [
             r
             for r in list_stored("finetune", definition.name)
-            if r.model.name == TRIVIAL
-            and dict(r.protocol) == dict(protocol)
-            and (share == 1 or r.seed in seeds)
+            if r.model.name == TRIVIAL and dict(r.protocol) == dict(protocol)
         ]
+        if share != 1:
+            trivial = [r for r in trivial if r.seed in seeds]
         points.append(Point(TRIVIAL, share, trivial))
     return points
 

@@ -132,8 +132,9 @@ def log_scores(journal: Journal, results: Sequence[Result]) -> None:
 def other_metrics(results: Sequence[Result]) -> list[str]:
     """Metrics beside the task's own that every seed has."""
     first = results[0]
-    names = [k for k in first.scores[OVERALL] if k not in (first.metric, "examples")]
-    return [k for k in names if all(k in r.scores[OVERALL] for r in results)]
+    common = set.intersection(*(set(result.scores[OVERALL]) for result in results))
+    common -= {first.metric, "examples"}
+    return [name for name in first.scores[OVERALL] if name in common]
 
 
 def format_scores(results: Sequence[Result]) -> str:

@@ -56,12 +56,11 @@ def read_design(paper: str) -> dict[str, Any]:
 def format_estimate(design: dict[str, Any]) -> str:
     """What is ahead: how many pre-trainings are missing, and how many fine-tunings there are."""
     systems = name_systems(design["systems"])
-    missing = [
-        name
-        for name, model in systems.items()
-        if model.partition("/")[0] in recipes()
-        and newest_export(model.partition("/")[0], model.partition("/")[2] or "pretrain") is None
-    ]
+    missing = []
+    for name, model in systems.items():
+        paper, _, stem = model.partition("/")
+        if paper in recipes() and newest_export(paper, stem or "pretrain") is None:
+            missing.append(name)
     parts = len(design["shares"]) - (1 in design["shares"])
     on_all = design["seeds"] if 1 in design["shares"] else 0
     runs = len(systems) * (on_all + design["curve_seeds"] * parts)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -58,7 +59,7 @@ def model_forms(name: str, checkpoint: str | None = None) -> set[str]:
     """The forms of the names of the entities that a KeBioLM has vectors for. Raises InputError for
     a model without such a table."""
     ids, names = table_of(encoder(name, checkpoint).folder)
-    return {form(own) for entity in ids for own in names.get(entity, ())}
+    return {form(name) for entity in ids for name in names.get(entity, ())}
 
 
 def between(text: str, markers: Sequence[str]) -> Iterable[tuple[int, str]]:
@@ -80,24 +81,22 @@ def mentions_of(definition: Definition, data: Path) -> list[str] | None:
     """The annotated mentions of all splits; None where the files have none. Raises InputError as
     the readers do."""
     if definition.mentions is not None:
-        return [
-            m
-            for split, paths in inputs(definition, data).items()
-            for m in definition.mentions(paths, split)
-        ]
+        mentions: list[str] = []
+        for split, paths in inputs(definition, data).items():
+            mentions += definition.mentions(paths, split)
+        return mentions
     splits, _, _ = read_splits(definition, data)
-    examples = [example for several in splits.values() for example in several]
+    examples = list(chain.from_iterable(splits.values()))
     if all(isinstance(e, Tagged) for e in examples):
         return [e.text[start:end] for e in examples for start, end, _ in e.entities]
     if not any(marker.startswith("[/") for marker in definition.markers):
         return None
-    found = {
-        (e.document, *m): m[1]
-        for e in examples
-        if isinstance(e, Relation)
-        for m in between(e.text, definition.markers)
-    }
-    return list(found.values())
+    places: dict[tuple[str, int, str], None] = {}
+    for e in examples:
+        if isinstance(e, Relation):
+            for start, mention in between(e.text, definition.markers):
+                places[e.document, start, mention] = None
+    return [mention for _, _, mention in places]
 
 
 def overlap(mentions: Sequence[str], known: set[str]) -> Overlap:

@@ -21,6 +21,7 @@ import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -166,7 +167,7 @@ def guesses(
                 f"{excerpt(query.text)}: expected one mask token in this query, got "
                 f"{one.count(tokenizer.mask_token_id)}. Build the queries again."
             )  # type: ignore[arg-type]
-    gold = [{form(name) for several in q.names for name in several} for q in queries]
+    gold = [{form(name) for name in chain.from_iterable(q.names)} for q in queries]
     never = [] if special else never_guessed(tokenizer)
     with tqdm(total=masks * len(queries), desc="queries x lengths", disable=None) as bar:
         for n in range(1, masks + 1):
@@ -184,10 +185,11 @@ def guesses(
                 size,
                 bar.update,  # type: ignore[arg-type]
             )
-            said = iter(texts_of(tokenizer, [f.tokens for several in filled for f in several]))
+            tokens = [filling.tokens for filling in chain.from_iterable(filled)]
+            texts = iter(texts_of(tokenizer, tokens))
             for i, several in zip(fitting, filled, strict=True):
                 for rank, filling in enumerate(several, 1):
-                    text = next(said)
+                    text = next(texts)
                     found.append(Guess(i, n, rank, text, filling.score, form(text) in gold[i]))
     return sorted(found, key=lambda g: (g.query, g.masks, g.rank)), left_out
 
@@ -212,11 +214,16 @@ def by_query(found: Sequence[Guess], count: int) -> list[list[Guess]]:
 # scores
 
 
+def is_answered(found: Sequence[Guess]) -> bool:
+    """Whether a guess of a query is right."""
+    return any(guess.right for guess in found)
+
+
 def hits(several: Sequence[Sequence[Guess]]) -> dict[str, np.ndarray]:
     """{measure: (n,) 1 where the query was answered}."""
     return {
-        "recall": np.array([float(any(g.right for g in own)) for own in several]),
-        "strict": np.array([float(any(g.right for g in best_distinct(own))) for own in several]),
+        "recall": np.array([float(is_answered(own)) for own in several]),
+        "strict": np.array([float(is_answered(best_distinct(own))) for own in several]),
     }
 
 
@@ -245,27 +252,25 @@ def tallies_of(
 ) -> dict[str, np.ndarray]:
     """{"type/measure": (m, 2) weighted hits of its queries}."""
     hit = hits(several)
-    return {
-        f"{name}/{measure}": tallies(queries, hit[measure], rows)
-        for name, rows in members(queries).items()
-        for measure in MEASURES
-    }
+    result = {}
+    for name, rows in members(queries).items():
+        for measure in MEASURES:
+            result[f"{name}/{measure}"] = tallies(queries, hit[measure], rows)
+    return result
 
 
 def scores_of(
     queries: Sequence[Query], found: Mapping[str, np.ndarray]
 ) -> dict[str, dict[str, float]]:
     """{type: recall and strict recall, how many queries and relations}."""
-    return {
-        name: (
-            {measure: score(found[f"{name}/{measure}"]) for measure in MEASURES}
-            | {
-                "examples": int(rows.sum()),
-                "relations": len({q.relation for q, r in zip(queries, rows, strict=True) if r}),
-            }
-        )
-        for name, rows in members(queries).items()
-    }
+    result = {}
+    for name, rows in members(queries).items():
+        relations = {queries[i].relation for i in np.flatnonzero(rows)}
+        result[name] = {measure: score(found[f"{name}/{measure}"]) for measure in MEASURES} | {
+            "examples": int(rows.sum()),
+            "relations": len(relations),
+        }
+    return result
 
 
 # runs
@@ -307,7 +312,9 @@ def count_beams(probe: Probing) -> int:
             f"MASKS={probe.masks}, BEAM={probe.beam}, SIZE={probe.size}, LIMIT={probe.limit}:"
             " expected numbers of at least 1"
         )
-    return (5 if probe.beam is None else probe.beam) if probe.method == "beam" else 1
+    if probe.method != "beam":
+        return 1
+    return 5 if probe.beam is None else probe.beam
 
 
 def score_probing(probe: Probing) -> Result:
@@ -405,7 +412,8 @@ def format_probing(result: Result) -> str:
         for r in list_stored("probing")
         if r.folder != result.folder and not find_differences(r.protocol, result.protocol)
     ]
-    text += [line for key in result.tallies for line in others(mine, pool, key)]
+    for key in result.tallies:
+        text += others(mine, pool, key)
     queries = sample_queries(
         asked.load_queries(result.details["asked"]),
         result.protocol["limit"],
@@ -423,10 +431,11 @@ def render_guesses(own: Sequence[Guess]) -> list[str]:
     those right in stars."""
     lines = []
     for group in ([g for g in own if g.masks == 1], [g for g in own if g.masks > 1]):
-        ordered = sorted(group, key=lambda g: (not g.right, -g.score / g.masks))
-        lines.append(
-            (f"*{ordered[0].text}*" if ordered[0].right else ordered[0].text) if ordered else "-"
-        )
+        best = min(group, key=lambda g: (not g.right, -g.score / g.masks), default=None)
+        if best is None:
+            lines.append("-")
+        else:
+            lines.append(f"*{best.text}*" if best.right else best.text)
     return lines
 
 
@@ -437,13 +446,13 @@ def examples(
     then one nobody did."""
 
     def order(i: int) -> tuple[bool, int, int]:
-        right = sum(any(g.right for g in several[i]) for several in scored.values())
+        right = sum(is_answered(several[i]) for several in scored.values())
         return queries[i].within, right, i
 
     answered = [
         i
         for i in range(len(queries))
-        if any(g.right for several in scored.values() for g in several[i])
+        if any(is_answered(several[i]) for several in scored.values())
     ]
     chosen: list[int] = []
     for again in (False, True):

@@ -13,8 +13,9 @@ alike, with knowledge and without.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -55,9 +56,10 @@ Linked = Callable[[Sequence[str]], np.ndarray]
 
 def mention_counts(linked: Path) -> Counter[str]:
     """{entity id: mentions} in a folder of linked text. Raises InputError when there is none."""
-    return Counter(
-        mention.entity for document in linked_documents(linked) for mention in document.mentions
-    )
+    counts: Counter[str] = Counter()
+    for document in linked_documents(linked):
+        counts.update(mention.entity for mention in document.mentions)
+    return counts
 
 
 def members(
@@ -74,14 +76,17 @@ def members(
     }
 
 
+def distinct_names(names_of_samples: Iterable[Sequence[str]]) -> list[str]:
+    """Each name once, in their order."""
+    return list(dict.fromkeys(chain.from_iterable(names_of_samples)))
+
+
 def hits(samples: Sequence[Sample], vectors: Vectors) -> np.ndarray:
     """(n,) 1 where the gold name is the nearest, 1/k where it is one of k nearest, else 0.
 
     vectors: names to (n, d), whose products are the similarities.
     """
-    names = list(
-        dict.fromkeys(name for s in samples for name in (s.query_name, *s.candidate_names))
-    )
+    names = distinct_names((s.query_name, *s.candidate_names) for s in samples)
     place = {name: i for i, name in enumerate(names)}
     rows = vectors(names)
     result = np.zeros(len(samples))
@@ -96,9 +101,7 @@ def hits(samples: Sequence[Sample], vectors: Vectors) -> np.ndarray:
 def sides(samples: Sequence[Sample], linked: Linked) -> dict[str, np.ndarray]:
     """{group of SIDES: which samples belong to it}. linked: (n,) which of n names mention an entity
     with neighbours."""
-    names = list(
-        dict.fromkeys(name for s in samples for name in (s.query_name, s.candidate_names[0]))
-    )
+    names = distinct_names((s.query_name, s.candidate_names[0]) for s in samples)
     has = dict(zip(names, linked(names).tolist(), strict=True))
     count = np.array([has[s.query_name] + has[s.candidate_names[0]] for s in samples])
     return {group: count == number for group, number in zip(SIDES, (2, 1, 0), strict=True)}
@@ -180,9 +183,9 @@ def score_retrieval(
     cannot be done.
 
     samples: folder of `kepl data synonyms build` (default: that of pretrain-smedbert).
-        linked_text: text that word vectors are
-    trained on and Dataset-3 counts mentions in (default: beside the samples).  frequent: Dataset-3
-    has pairs of which one side is mentioned at most so often.
+    linked_text: text that word vectors are trained on and Dataset-3 counts mentions in (default:
+        beside the samples).
+    frequent: Dataset-3 has pairs of which one side is mentioned at most so often.
     """
     folder = samples or runs_folder() / "data" / "smedbert-small" / "synonyms"
     known = load_samples(folder)
@@ -221,10 +224,8 @@ def score_retrieval(
         data={"samples": checksum},
         details={"linker": identity},
     )
-    return save_result(
-        replace(result, mlflow_run=log_result(result, "synonyms", result_folder(result))),
-        result_folder(result),
-    )
+    out = result_folder(result)
+    return save_result(replace(result, mlflow_run=log_result(result, "synonyms", out)), out)
 
 
 def format_retrieval(result: Result) -> str:
@@ -244,4 +245,6 @@ def format_retrieval(result: Result) -> str:
         )
     pool = list_stored("synonyms")
     keys = [key for key in result.tallies if key.partition("/")[0] in DATASETS]
-    return "\n".join([*text, *(line for key in keys for line in others(mine, pool, key))])
+    for key in keys:
+        text += others(mine, pool, key)
+    return "\n".join(text)
