@@ -145,11 +145,9 @@ def format_curve(points: Sequence[Point], base: str | None = None) -> str:
 def draw_curve(points: Sequence[Point], path: Path) -> None:
     """Write a PNG: mean score against share (log), with the range of the seeds; the baseline that
     trains nothing dashed."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(6.4, 4.2), layout="constrained")
-    FigureCanvasAgg(figure)
     axis = figure.subplots()
     names = list(dict.fromkeys(p.system for p in points))
     for number, name in enumerate(names):

@@ -21,7 +21,6 @@ COLUMNS = ("run", "entities", "step", "cosine")
 def draw(runs: Sequence[Path], out: Path | None = None) -> Path:
     """Draw a line for each run, and one for its entities that the text never mentions; returns the
     PNG. Raises InputError."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     base = runs_folder() / "kebiolm"
@@ -50,7 +49,6 @@ def draw(runs: Sequence[Path], out: Path | None = None) -> Path:
         writer = CsvWriter(handle)
         writer.writerows([COLUMNS, *((*row[:3], f"{row[3]:.6f}") for row in rows)])
     figure = Figure(figsize=(7, 4), layout="constrained")
-    FigureCanvasAgg(figure)
     axis = figure.subplots()
     for number, name in enumerate(dict.fromkeys(row[0] for row in rows)):
         for entities, style in zip(KEYS.values(), ("-", ":"), strict=True):

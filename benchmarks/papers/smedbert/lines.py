@@ -61,11 +61,9 @@ def points(
 
 def draw(file: Path, found: list[Point], x: str, y: str, title: str) -> None:
     """The lines as a PNG. Text is ASCII: no font is asked for more."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(6, 4), layout="constrained")
-    FigureCanvasAgg(figure)
     axis = figure.subplots()
     for line in dict.fromkeys(p.line for p in found):
         own = [p for p in found if p.line == line]
