@@ -53,10 +53,13 @@ def find_comparisons(
         if not found:
             raise InputError("nothing was scored on these synonyms: `make synonyms` first")
         groups = list(group_results(alike(found)).values())
-        titles = {part: f"{part}, Acc@1 among 20 names" for part in DATASETS}
-        parts = [Comparison(titles[part], groups, f"{part}/acc@1") for part in DATASETS]
-        scored = [p._replace(groups=[g for g in groups if g.tallies(p.key)]) for p in parts]
-        return [part for part in scored if part.groups]
+        comparisons = []
+        for part in DATASETS:
+            key = f"{part}/acc@1"
+            scored = [group for group in groups if group.tallies(key)]
+            if scored:
+                comparisons.append(Comparison(f"{part}, Acc@1 among 20 names", scored, key))
+        return comparisons
     if name in linking_tasks() or name in END_TO_END:
         return [compare_linkers(name, split)]
     definition = find_task(name)

@@ -92,7 +92,9 @@ class Record:
         if name in ("p", "p_seeds"):
             if own < 0.0001:
                 return "< 0.0001"
-            return f"{own:.4f}" if own < 0.001 else f"{own:.3f}" if own < 0.1 else f"{own:.2f}"
+            if own < 0.001:
+                return f"{own:.4f}"
+            return f"{own:.3f}" if own < 0.1 else f"{own:.2f}"
         sign = "+" if self.signed and name != "sd" else ""
         numbers = own if name == "interval" else (own,)
         return ", ".join(f"{number:{sign},.{self.digits}f}" for number in numbers)
@@ -192,15 +194,14 @@ def problems(root: Path = ROOT) -> list[str]:
     found, used = [], set()
     for page in documents(root):
         text, name = page.read_text(), page.relative_to(root)
-        groups = {group for line in GROUPS.findall(text) for group in line.split()}
+        groups = set(" ".join(GROUPS.findall(text)).split())
         for _, table, shown, _ in TABLE.findall(text):
             if render(table, records, root) != shown:
                 found.append(
                     f"{name}: the table {table} differs from its records; write it: make results"
                 )
-            groups |= {
-                m[1] for m in PLACE.finditer((root / FOLDER / "tables" / f"{table}.md").read_text())
-            }
+            template = (root / FOLDER / "tables" / f"{table}.md").read_text()
+            groups |= {place[1] for place in PLACE.finditer(template)}
         if unknown := sorted(groups - set(records)):
             found.append(f"{name}: no group of records {', '.join(unknown)}")
         prose = NO_PROSE.sub(_blank, text)
@@ -208,9 +209,10 @@ def problems(root: Path = ROOT) -> list[str]:
             if phrase in prose:
                 used.add(phrase)
                 prose = prose.replace(phrase, " " * len(phrase))
-        known = list_printed_forms([r for group in groups for r in records.get(group, {}).values()])
+        own = [record for group in groups for record in records.get(group, {}).values()]
+        forms = list_printed_forms(own)
         for match in DECIMAL.finditer(prose):
-            if plain(match[0]) not in known:
+            if plain(match[0]) not in forms:
                 line = prose.count("\n", 0, match.start()) + 1
                 found.append(
                     f"{name}:{line}: {match[0]} is in no record of"

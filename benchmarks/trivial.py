@@ -88,7 +88,7 @@ class Cosines:
     def __init__(self, examples: Sequence[Pair]) -> None:
         from sklearn.feature_extraction.text import TfidfVectorizer
 
-        texts = dict.fromkeys(t for e in examples for t in (e.first, e.second))
+        texts = dict.fromkeys(text for e in examples for text in (e.first, e.second))
         self.vectors = TfidfVectorizer(analyzer="char", ngram_range=(1, 2))
         self.vectors.fit(texts)
 
@@ -113,8 +113,7 @@ class CosineBins:
             gain = np.concatenate([[high.sum()], high.sum() - 2 * np.cumsum(high)])
             upward = gain.max() >= -gain.min()
             cut = int(np.argmax(gain if upward else -gain))
-            between = [np.inf] if cut == len(values) else [values[cut]]
-            self.edges = np.array(between)
+            self.edges = np.array([np.inf if cut == len(values) else values[cut]])
             self.classes = kinds if upward else kinds[::-1]
             return
         self.edges = np.unique(np.quantile(values, np.linspace(0, 1, BINS + 1)[1:-1]))
@@ -136,8 +135,8 @@ def find_majorities(
     `negative`, and that of the pair of markers (entity types)."""
 
     def pair(example: Relation) -> tuple[str, ...]:
-        there = [(example.text.find(m), m) for m in markers if m in example.text]
-        return tuple(m for _, m in sorted(there))
+        places = [(example.text.find(m), m) for m in markers if m in example.text]
+        return tuple(m for _, m in sorted(places))
 
     counted = Counter(e.label for e in examples)
     positive = Counter({k: n for k, n in counted.items() if k != negative})
@@ -234,8 +233,8 @@ def score_trivial(task: Task, share: float = 1.0, seed: int = 0) -> Scored:
     tested = [measure(choice, "score") for choice in choices]
     best = max(range(len(choices)), key=lambda i: selected[i][metric])
     scores, tallies = tested[best]
-    every = {c.name: t[0][metric] for c, t in zip(choices, tested, strict=True)}
-    return Scored(choices[best].name, selected[best], scores, dict(tallies), every, selection)
+    of_choices = {c.name: own[metric] for c, (own, _) in zip(choices, tested, strict=True)}
+    return Scored(choices[best].name, selected[best], scores, dict(tallies), of_choices, selection)
 
 
 def save_trivial(

@@ -272,11 +272,8 @@ def pretrain(paper: str, way: str) -> Part:
         from experiments.machine import Inputs, Machine
         from experiments.pretrain import pipeline_of
 
-        first = [
-            name
-            for name, own in pipeline_of(paper).get("variants", {}).items()
-            if not own.get("extra")
-        ][:1]
+        variants = pipeline_of(paper).get("variants", {})
+        first = [name for name, own in variants.items() if not own.get("extra")][:1]
         args = WAYS[way]
         if way:
             args += f" {PACKED_ONLY.get(paper, '')}"
@@ -305,9 +302,8 @@ def parts() -> dict[str, Part]:
     found: dict[str, Part] = {"layers": layers, "search": search, "decode": decode}
     for file in sorted((ROOT / "tests").rglob("test_*.py")):
         if "\n@pytest.mark.gpu" in file.read_text():
-            found[f"tests-{file.parent.name}-{file.stem.removeprefix('test_')}"] = tests(
-                str(file.relative_to(ROOT))
-            )
+            name = f"tests-{file.parent.name}-{file.stem.removeprefix('test_')}"
+            found[name] = tests(str(file.relative_to(ROOT)))
     for file in sorted((ROOT / "benchmarks" / "perf" / "speed").glob("[a-z]*.py")):
         if re.search(r"def measure_speed\([^)]*\bdevice: str", file.read_text()):
             found[f"speed-{file.stem}"] = speed(file.stem)
@@ -387,14 +383,10 @@ def figures(result: Mapping[str, Any]) -> str:
         elif key == "memory":
             rows.append(f"{value / 1e9:.1f} GB")
         elif isinstance(value, bool | int | float | str) and key not in ("said", "seconds"):
-            shown = (
-                value
-                if isinstance(value, bool | str)
-                else f"{value:,.0f}"
-                if value > 100
-                else f"{value:.3g}"
-            )
-            rows.append(f"{shown} {key.replace('_', ' ')}" if key != "tests" else str(shown))
+            shown = str(value)
+            if not isinstance(value, bool | str):
+                shown = f"{value:,.0f}" if value > 100 else f"{value:.3g}"
+            rows.append(shown if key == "tests" else f"{shown} {key.replace('_', ' ')}")
     return ", ".join(rows)
 
 

@@ -4,7 +4,7 @@ PubMed's XML, triples."""
 from __future__ import annotations
 
 import gzip
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from xml.sax.saxutils import escape
 
@@ -21,9 +21,8 @@ def umls_like(
     """Synthetic names, ids, degree and abstracts of 200 words: an eighth of the pieces are names of
     the table."""
     random = np.random.default_rng(seed)
-    syllables = np.array(
-        [c + v + e for c in "bcdfglmnprstv" for v in "aeiou" for e in ("", "l", "n", "r", "s", "x")]
-    )
+    parts = product("bcdfglmnprstv", "aeiou", ("", "l", "n", "r", "s", "x"))
+    syllables = np.array(list(map("".join, parts)))
     pool = sorted(
         {"".join(random.choice(syllables, n)) for n in random.integers(2, 5, 80_000).tolist()}
     )
@@ -41,11 +40,8 @@ def umls_like(
     for (start, end), how in zip(pairwise(bounds.tolist()), style.tolist(), strict=True):
         name = " ".join(drawn[start:end])
         if how < 0.04:
-            name = (
-                "".join(word[0] for word in drawn[start : start + 2])
-                + drawn[start][-1]
-                + str(end % 9)
-            ).upper()
+            initials = "".join(word[0] for word in drawn[start : start + 2])
+            name = f"{initials}{drawn[start][-1]}{end % 9}".upper()
         elif how < 0.5:
             name = name.capitalize()
         elif how < 0.6:
@@ -92,9 +88,13 @@ def _abstract(
         else:
             piece = f"({int(random.integers(100))} %)"
         words_left -= len(piece.split())
-        pieces.append(
-            piece + (". " if random.random() < 0.05 else ", " if random.random() < 0.05 else " ")
-        )
+        if random.random() < 0.05:
+            piece += ". "
+        elif random.random() < 0.05:
+            piece += ", "
+        else:
+            piece += " "
+        pieces.append(piece)
     return "".join(pieces).strip()
 
 

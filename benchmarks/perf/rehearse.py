@@ -110,12 +110,10 @@ def laid_over(layers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for layer in layers:
         for key, value in layer.items():
-            inner = isinstance(value, Mapping)
-            found[key] = (
-                laid_over([found[key] if isinstance(found.get(key), Mapping) else {}, value])
-                if inner
-                else value
-            )
+            if isinstance(value, Mapping):
+                below = found.get(key)
+                value = laid_over([below if isinstance(below, Mapping) else {}, value])
+            found[key] = value
     return found
 
 

@@ -54,14 +54,14 @@ class System:
         if len(groups) > 1:
             firsts = [one.results[0] for one in groups]
             place = runs_folder() / firsts[0].kind
-            told = ", ".join(
+            trainings = ", ".join(
                 f"{training_of(r.model.run) or 'unknown'} as in {Path(r.folder).relative_to(place)}"
                 for r in firsts
             )
             raise InputError(
                 f"{firsts[0].task}: {firsts[0].label} has results of several pre-trainings"
-                f" ({told}), which are not seeds of one. Move those aside that are not meant, in"
-                f" {place}."
+                f" ({trainings}), which are not seeds of one. Move those aside that are not meant,"
+                f" in {place}."
             )
         return groups[0] if groups else None
 
@@ -108,9 +108,11 @@ def fine_tuned(task: str, wanted: Sequence[System], profile: str | None = None) 
         for r in list_stored("finetune", task)
         if profile in (None, r.protocol["profile"]) and "share" not in r.protocol
     ]
-    kept = [
-        r for system in distinct(wanted) if (group := system.group(found)) for r in group.results
-    ]
+    kept: list[Result] = []
+    for system in distinct(wanted):
+        group = system.group(found)
+        if group:
+            kept += group.results
     check_protocol(task, kept, (), "Say which with PROFILE=.")
     return kept
 
@@ -135,10 +137,9 @@ def find_probing(wanted: Sequence[System], choices: Choices) -> list[Result]:
     }
 
     def fits(result: Result) -> bool:
-        graph = (
-            choices.graph is None or Path(result.details["asked"]).name == Path(choices.graph).name
-        )
-        return graph and all(result.protocol[own] == value for own, value in chosen.items())
+        if choices.graph and Path(result.details["asked"]).name != Path(choices.graph).name:
+            return False
+        return all(result.protocol[own] == value for own, value in chosen.items())
 
     found = [r for r in list_stored("probing") if fits(r)]
     kept = [r for system in distinct(wanted) for r in system.select_results(found)]
@@ -192,11 +193,8 @@ def scores(table: Table, choices: Choices) -> list[Cell]:
                 tests: tuple[str, ...] = ()
                 if own and metric == "acc@1":
                     interval = _percent(own.interval(metric)) if len(own.results) == 1 else None
-                    tests = (
-                        ()
-                        if baseline
-                        else _against(rival, row, own, results[name], metric, "mentions")
-                    )
+                    if not baseline:
+                        tests = _against(rival, row, own, results[name], metric, "mentions")
                 values = [100 * v for v in own.values(metric)] if own else []
                 places = own.places if own and not baseline else ()
                 shown = f"{name} {metric.removeprefix('acc')}"
@@ -223,11 +221,9 @@ def finetune(table: Table, choices: Choices) -> list[Cell]:
         system = System(row["measured"]) if "measured" in row else None
         for name, column in table["columns"].items():
             values: list[float] = []
-            interval, tests, places = (
-                None,
-                (),
-                (),
-            )  # type: tuple[float, float] | None, tuple[str, ...], tuple[str, ...]
+            interval: tuple[float, float] | None = None
+            tests: tuple[str, ...] = ()
+            places: tuple[str, ...] = ()
             if system and "task" in column and (own := system.group(results[column["task"]])):
                 first, metric = own.results[0], column.get("metric")
                 group = OVERALL if column["split"] == first.split else SELECT
@@ -237,11 +233,8 @@ def finetune(table: Table, choices: Choices) -> list[Cell]:
                 ):
                     values = [100 * v for v in own.values(asked, group)]
                 scored = group == OVERALL and asked == first.metric
-                interval = (
-                    _percent(own.interval(asked))
-                    if values and scored and len(own.results) == 1
-                    else None
-                )
+                if values and scored and len(own.results) == 1:
+                    interval = _percent(own.interval(asked))
                 places = own.places if values else ()
                 if values and baseline and baseline["name"] != row["name"]:
                     tests += _below(baseline["name"], values, baseline["reported"].get(name))
@@ -357,11 +350,10 @@ def _against(
     over: str,
 ) -> tuple[str, ...]:
     """Both paired tests against the table's rival."""
-    if (
-        rival is None
-        or rival["name"] == row["name"]
-        or (other := System(rival["measured"]).group(results)) is None
-    ):
+    if rival is None or rival["name"] == row["name"]:
         return ()
-    told = difference(own, other, metric, Style(100, 2, over), brackets=True)
-    return (f"against {rival['name']}: {told}",) if told else ()
+    other = System(rival["measured"]).group(results)
+    if other is None:
+        return ()
+    tests = difference(own, other, metric, Style(100, 2, over), brackets=True)
+    return (f"against {rival['name']}: {tests}",) if tests else ()

@@ -97,7 +97,8 @@ def around(text: str, start: int, end: int, room: int) -> tuple[str, str]:
     Where that is too much, each side keeps half of the room, and more where the other needs less.
     """
     first = max(text.rfind(mark, 0, start) for mark in ENDS) + 1
-    last = min((place for mark in ENDS if (place := text.find(mark, end)) >= 0), default=len(text))
+    ends = [text.find(mark, end) for mark in ENDS]
+    last = min((place for place in ends if place >= 0), default=len(text))
     left, right = start - first, last - end
     keep = min(left, max(room // 2, room - right))
     return text[start - keep : start], text[end : end + min(right, room - keep)]
@@ -152,12 +153,11 @@ def swaps(
 ) -> tuple[list[Swap], Counter[str]]:
     """(sentences in which an entity can be replaced, what was left out).
 
-    names_of: an entity's names that mean the same (:class:`kg.build.thesaurus.Thesaurus`). kinds,
-    pool:
-        :func:`pools`. The
-    synonym is as long as the name where one is. The random name is of another entity, and none of
-    the names that mean the same. The window's characters hold the sentence with the longest of its
-    three names; the least characters of context there must be, or nothing is compared.
+    names_of: an entity's names that mean the same (:class:`kg.build.thesaurus.Thesaurus`).
+    kinds, pool: :func:`pools`.
+    The synonym is as long as the name where one is. The random name is of another entity, and none
+    of the names that mean the same. The window's characters hold the sentence with the longest of
+    its three names. A sentence with less context than the least characters is left out.
     """
     left_out: Counter[str] = Counter()
 

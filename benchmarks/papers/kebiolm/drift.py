@@ -30,13 +30,12 @@ def draw(runs: Sequence[Path], out: Path | None = None) -> Path:
     named = {
         str(one.relative_to(base)) if one.is_relative_to(base) else one.name: one for one in folders
     }
-    rows = [
-        (name, entities, step, value)
-        for name, folder in named.items()
-        for key, entities in KEYS.items()
-        for step, value in history(folder, key)
-    ]
-    without = [name for name in named if name not in {row[0] for row in rows}]
+    rows = []
+    for name, folder in named.items():
+        for key, entities in KEYS.items():
+            rows += [(name, entities, step, value) for step, value in history(folder, key)]
+    drawn = {name for name, *_ in rows}
+    without = [name for name in named if name not in drawn]
     if not rows:
         raise InputError(
             f"no run with {next(iter(KEYS))} in {', '.join(map(str, folders)) or base}. Run `make"

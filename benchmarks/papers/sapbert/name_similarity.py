@@ -69,8 +69,13 @@ def chosen_names(
     rng = np.random.default_rng(seed)
     drawn = rng.choice(rich, min(concepts, len(rich)), replace=False)
     names, ids = pairs.names, pairs.concepts
-    result = [(names[i], ids[c]) for c in drawn for i in members[members[:, 1] == c, 0][:most]]
-    return [name for name, _ in result], [concept for _, concept in result]
+    result: list[str] = []
+    owners: list[str] = []
+    for concept in drawn:
+        rows = members[members[:, 1] == concept, 0][:most]
+        result += [names[row] for row in rows]
+        owners += [ids[concept]] * len(rows)
+    return result, owners
 
 
 def plane(vectors: np.ndarray, method: str, seed: int) -> np.ndarray:
@@ -85,11 +90,8 @@ def plane(vectors: np.ndarray, method: str, seed: int) -> np.ndarray:
     from sklearn.manifold import TSNE
 
     perplexity = min(30.0, (len(vectors) - 1) / 3)
-    return np.asarray(
-        TSNE(
-            metric="cosine", init="random", perplexity=perplexity, random_state=seed
-        ).fit_transform(vectors)
-    )
+    tsne = TSNE(metric="cosine", init="random", perplexity=perplexity, random_state=seed)
+    return np.asarray(tsne.fit_transform(vectors))
 
 
 def silhouette(vectors: np.ndarray, concept: Sequence[str]) -> float:

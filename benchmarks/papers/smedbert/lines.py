@@ -32,17 +32,19 @@ class Point(NamedTuple):
     def mean(self) -> float:
         return sum(self.scores) / len(self.scores)
 
+    @property
+    def ends(self) -> tuple[float, float]:
+        return self.interval or (min(self.scores), max(self.scores))
+
 
 def points(
     lines: Mapping[str, Mapping[float, Any]], name: str, profile: Literal["small", "paper"] | None
 ) -> tuple[list[Point], list[str]]:
     """(what is scored of the `lines`, the commands for what is not). Raises InputError for scores
     that do not go together."""
-    places = [
-        (line, float(x), System(given))
-        for line, own in lines.items()
-        for x, given in sorted(own.items())
-    ]
+    places = []
+    for line, models in lines.items():
+        places += [(line, float(x), System(model)) for x, model in sorted(models.items())]
     results = fine_tuned(name, [system for *_, system in places], profile)
     found, missing = [], []
     for line, x, system in places:
@@ -67,13 +69,12 @@ def draw(file: Path, found: list[Point], x: str, y: str, title: str) -> None:
     axis = figure.subplots()
     for line in dict.fromkeys(p.line for p in found):
         own = [p for p in found if p.line == line]
-        low = [p.mean - (p.interval[0] if p.interval else min(p.scores)) for p in own]
-        high = [(p.interval[1] if p.interval else max(p.scores)) - p.mean for p in own]
-        bars = [[100 * max(v, 0.0) for v in side] for side in (low, high)]
+        low = [100 * max(p.mean - p.ends[0], 0.0) for p in own]
+        high = [100 * max(p.ends[1] - p.mean, 0.0) for p in own]
         axis.errorbar(
             [p.x for p in own],
             [100 * p.mean for p in own],
-            yerr=bars,
+            yerr=[low, high],
             marker="o",
             capsize=3,
             label=line,
@@ -115,11 +116,9 @@ def draw_all(name: str, profile: Literal["small", "paper"] | None, out: Path | N
             writer = CsvWriter(handle)
             writer.writerow(["line", one["x"], definition.metric, "low", "high", "scores", "model"])
             for p in found:
-                ends = p.interval or (min(p.scores), max(p.scores))
-                numbers = [f"{v:.4f}" for v in (p.mean, *ends)]
-                writer.writerow(
-                    [p.line, f"{p.x:g}", *numbers, " ".join(f"{s:.4f}" for s in p.scores), p.model]
-                )
+                numbers = [f"{v:.4f}" for v in (p.mean, *p.ends)]
+                scores = " ".join(f"{score:.4f}" for score in p.scores)
+                writer.writerow([p.line, f"{p.x:g}", *numbers, scores, p.model])
                 print(f"{file}  {p.line}, {one['x']} {p.x:g}: {100 * p.mean:.2f}")
         draw(
             out / f"{file}.png",
@@ -130,11 +129,11 @@ def draw_all(name: str, profile: Literal["small", "paper"] | None, out: Path | N
         )
         made.append(out / f"{file}.png")
         print(out / f"{file}.png")
-    told = "\n  ".join(dict.fromkeys(wanted))
+    commands = "\n  ".join(dict.fromkeys(wanted))
     if not made:
         raise InputError(
-            f"{name}: nothing to draw, since none of the runs is there. Run any of:\n  {told}"
+            f"{name}: nothing to draw, since none of the runs is there. Run any of:\n  {commands}"
         )
-    if told:
-        LOG.warning(f"not scored, so not drawn:\n  {told}")
+    if commands:
+        LOG.warning(f"not scored, so not drawn:\n  {commands}")
     return made

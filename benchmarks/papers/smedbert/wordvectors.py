@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -144,13 +145,14 @@ def word_vectors(kind: str, unit: str, linked: Path, seed: int) -> dict[str, np.
     ]
     least = 1 if unit == "char" else LEAST
     if kind == "sgns":
-        names, vectors = sgns(documents, seed, least)
-        return dict(zip(names, vectors, strict=True))
-    counts = Counter(w for d in documents for w in d)
-    names = sorted((w for w, n in counts.items() if n >= least), key=lambda w: (-counts[w], w))
-    index = {w: i for i, w in enumerate(names)}
-    numbered = [np.array([index[w] for w in d if w in index], np.int64) for d in documents]
-    return dict(zip(names, glove(numbered, len(names), seed), strict=True))
+        words, vectors = sgns(documents, seed, least)
+    else:
+        counts = Counter(chain.from_iterable(documents))
+        words = sorted((w for w, n in counts.items() if n >= least), key=lambda w: (-counts[w], w))
+        index = {word: i for i, word in enumerate(words)}
+        numbered = [np.array([index[w] for w in d if w in index], np.int64) for d in documents]
+        vectors = glove(numbered, len(words), seed)
+    return dict(zip(words, vectors, strict=True))
 
 
 def compose_names(

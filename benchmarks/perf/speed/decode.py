@@ -114,14 +114,15 @@ def same(
     one: list[Ranking], two: list[list[tuple[tuple[int, ...], float]]], trie: Trie
 ) -> tuple[float, float]:
     """Shares of mentions with the same top-1, and with the same set of names at the same scores."""
-    first = every = 0
+    first = whole = 0
     for a, b in zip(one, two, strict=True):
-        made = [tuple(s.tolist()) for s in trie.sequences(np.array([leaf for leaf, _ in a])).rows()]
-        first += made[0] == b[0][0]
-        every += set(made) == {name for name, _ in b} and np.allclose(
+        leaves = np.array([leaf for leaf, _ in a])
+        names = [tuple(sequence.tolist()) for sequence in trie.sequences(leaves).rows()]
+        first += names[0] == b[0][0]
+        whole += set(names) == {name for name, _ in b} and np.allclose(
             [score for _, score in a], [score for _, score in b], atol=SCORES
         )
-    return first / len(one), every / len(one)
+    return first / len(one), whole / len(one)
 
 
 def measure_setting(
@@ -135,27 +136,26 @@ def measure_setting(
     sizes: Sequence[int],
     repeats: int,
 ) -> dict[str, Any]:
-    model, trie, plain = (
-        bart(size, layers),
-        Trie.build(made, vocabulary=VOCABULARY),
-        nest_names(*made),
-    )
+    model, plain = bart(size, layers), nest_names(*made)
+    trie = Trie.build(made, vocabulary=VOCABULARY)
     ids, prompts = inputs(mentions, context)
     parts = [slice(i, i + batch) for i in range(0, mentions, batch)]
     fast, slow = [], []
     for _ in range(repeats):
         started = time.perf_counter()
-        found = [
-            r
-            for p in parts
-            for r in ours(model, trie, ids[p], prompts[p], finish_rule="transformers")
-        ]
+        found: list[Ranking] = []
+        for p in parts:
+            found += ours(model, trie, ids[p], prompts[p], finish_rule="transformers")
         fast.append(time.perf_counter() - started)
         started = time.perf_counter()
-        wanted = [r for p in parts for r in reference(model, plain, trie.depth, ids[p], prompts[p])]
+        wanted: list[list[tuple[tuple[int, ...], float]]] = []
+        for p in parts:
+            wanted += reference(model, plain, trie.depth, ids[p], prompts[p])
         slow.append(time.perf_counter() - started)
     top1, top5 = same(found, wanted, trie)
-    best = [r for p in parts for r in ours(model, trie, ids[p], prompts[p])]
+    best: list[Ranking] = []
+    for p in parts:
+        best += ours(model, trie, ids[p], prompts[p])
     best_top1, best_top5 = same(best, wanted, trie)
     curve = {}
     for each in sizes:

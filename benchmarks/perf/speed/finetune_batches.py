@@ -32,10 +32,8 @@ def texts(folder: Path, count: int, spread: float) -> Path:
     rng = random.Random(0)
     examples = []
     for i in range(count):
-        words = [
-            rng.choice(WORDS)
-            for _ in range(max(3, min(120, round(rng.lognormvariate(3.1, spread)))))
-        ]
+        length = round(rng.lognormvariate(3.1, spread))
+        words = [rng.choice(WORDS) for _ in range(max(3, min(120, length)))]
         examples.append(Tagged(str(i), str(i), " ".join(words), [(0, len(words[0]), "x")]))
     save_task(
         folder,

@@ -52,7 +52,8 @@ def reader(entities: int = 36_853, hidden: int = 384, layers: int = 6) -> Entity
     model = KeBioLMEncoder(
         bert, torch.randn(entities, 100), text_layers=max(1, layers * 2 // 3)
     ).eval()
-    return EntityReader(model, tokenizer, list(map(str, range(entities))), {}, "random")
+    ids = [str(number) for number in range(entities)]
+    return EntityReader(model, tokenizer, ids, {}, "random")
 
 
 def synthetic(

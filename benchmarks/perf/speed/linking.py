@@ -98,11 +98,10 @@ def hpo() -> tuple[pa.Table, pa.Array, np.ndarray, list[str]]:
 
 def _together(linker: DictionaryLinker, texts: list[str]) -> list[list[Mention]]:
     """Mentions of each text, AT_ONCE texts at a time, as kg.linking.run links them."""
-    return [
-        found
-        for at in range(0, len(texts), AT_ONCE)
-        for found in linker.link_all(texts[at : at + AT_ONCE])
-    ]
+    found: list[list[Mention]] = []
+    for at in range(0, len(texts), AT_ONCE):
+        found += linker.link_all(texts[at : at + AT_ONCE])
+    return found
 
 
 def _seconds(link: Callable[[list[str]], object], texts: list[str]) -> float:

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import copy
 import time
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -87,6 +88,11 @@ def reference(
     return [Filling(tuple(ids[first : first + masks]), score) for ids, _, score in slots]
 
 
+def best_scores(found: list[list[list[Filling]]]) -> np.ndarray:
+    """(masks, queries) scores of the best fillings."""
+    return np.array([[several[0].score for several in queries] for queries in found])
+
+
 def measure_setting(
     setting: str,
     model: PreTrainedModel,
@@ -105,14 +111,11 @@ def measure_setting(
     started = time.process_time()
     wanted = [[reference(model, query, mask_id, n, beams) for query in queries] for n in lengths]
     slow = time.process_time() - started
-    ours = np.array([[several[0].score for several in one] for one in found])  # (masks, queries)
-    theirs = np.array([[several[0].score for several in one] for one in wanted])
-    same = [
-        a[0].tokens == b[0].tokens
-        for o, w in zip(found, wanted, strict=True)
-        for a, b in zip(o, w, strict=True)
-    ]
-    slots = [several for one in wanted for several in one]
+    ours, theirs = best_scores(found), best_scores(wanted)
+    slots = list(chain.from_iterable(wanted))
+    pairs = zip(chain.from_iterable(found), slots, strict=True)
+    same = [own[0].tokens == other[0].tokens for own, other in pairs]
+    distinct = sum(len({filling.tokens for filling in several}) for several in slots)
     worse = [
         {"query": i, "by": round(float(theirs[:, i].mean() - ours[:, i].mean()), 6)}
         for i in range(len(queries))
@@ -134,9 +137,7 @@ def measure_setting(
         "worse_lengths": round(float((ours < theirs - TOLERANCE).mean()), 4),
         "better_lengths": round(float((ours > theirs + TOLERANCE).mean()), 4),
         "same": round(float(np.mean(same)), 4),
-        "duplicates": round(
-            1 - sum(len({f.tokens for f in s}) for s in slots) / sum(map(len, slots)), 4
-        ),
+        "duplicates": round(1 - distinct / sum(map(len, slots)), 4),
     }
 
 
