@@ -58,6 +58,11 @@ class Folds:
     folds: Sequence[int] = ()
     graph: Path | None = None
 
+    @property
+    def numbers(self) -> list[int]:
+        """The folds in order, each once; none for all."""
+        return sorted(set(self.folds))
+
 
 @dataclass(frozen=True, kw_only=True)
 class Choices:
@@ -224,6 +229,12 @@ class Probing:
     size: int = 8192
     device: str = "cpu"
     files: Files = Files()
+
+
+def check_epochs(epochs: int | None) -> None:
+    """Raise InputError for a number of epochs below 1."""
+    if epochs is not None and epochs < 1:
+        raise InputError(f"EPOCHS={epochs}: expected a number of at least 1")
 
 
 def check_task(task: str, own: Gold, option: str = "--gold") -> None:

@@ -20,7 +20,6 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -40,10 +39,9 @@ from benchmarks.results import (
     Result,
     label,
     list_stored,
-    log_result,
     model_of,
     result_folder,
-    save_result,
+    save_logged,
 )
 from core.artifact import has_manifest, read_manifest
 from core.dotted import import_object
@@ -366,11 +364,10 @@ def score_probing(probe: Probing) -> Result:
             },
         },
     )
-    out = result_folder(result)
     columns = {field: [getattr(g, field) for g in found] for field in Guess._fields}
-    with atomic_write(out / "guesses.parquet", "wb") as handle:
+    with atomic_write(result_folder(result) / "guesses.parquet", "wb") as handle:
         pq.write_table(pa.table(columns), handle, compression="zstd")
-    return save_result(replace(result, mlflow_run=log_result(result, "probing", out)), out)
+    return save_logged(result, "probing")
 
 
 def guesses_in(folder: str | Path) -> list[Guess]:

@@ -243,14 +243,21 @@ def result_folder(result: Result) -> Path:
 # MLflow
 
 
-def log_result(result: Result, experiment: str, folder: str | Path) -> str:
+def save_logged(result: Result, experiment: str) -> Result:
+    """Log a result of :func:`result_folder` to MLflow and save it there."""
+    return save_result(
+        replace(result, mlflow_run=log_result(result, experiment)), result_folder(result)
+    )
+
+
+def log_result(result: Result, experiment: str) -> str:
     """A new MLflow run of a result: protocol, model and options as parameters, scores as metrics.
     Returns its id.
 
-    folder: of the result. Where MLflow does not answer the run's journal stays there for `kepl
-        sync`, and the id is "".
+    Where MLflow does not answer the run's journal stays in the result's folder for `kepl sync`, and
+    the id is "".
     """
-    place = Path(folder) / f"mlflow-{secrets.token_hex(4)}"
+    place = result_folder(result) / f"mlflow-{secrets.token_hex(4)}"
     journal = Journal(
         place, experiment, result.label, {"kind": result.kind, "commit": result.commit or commit()}
     )

@@ -27,10 +27,8 @@ from benchmarks.results import (
     Model,
     Result,
     list_stored,
-    log_result,
     model_of,
-    result_folder,
-    save_result,
+    save_logged,
 )
 from core.artifact import read_manifest
 from core.files import InputError
@@ -224,8 +222,7 @@ def score_retrieval(
         data={"samples": checksum},
         details={"linker": identity},
     )
-    out = result_folder(result)
-    return save_result(replace(result, mlflow_run=log_result(result, "synonyms", out)), out)
+    return save_logged(result, "synonyms")
 
 
 def format_retrieval(result: Result) -> str:

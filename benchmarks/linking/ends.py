@@ -32,7 +32,6 @@ import logging
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,16 +39,14 @@ import numpy as np
 
 from benchmarks.groups import group_results
 from benchmarks.linking.folds import folds_of
+from benchmarks.linking.report import format_rest
 from benchmarks.options import Evaluation, Folds
-from benchmarks.paired_tests import others
 from benchmarks.results import (
     OVERALL,
     Model,
     Result,
-    list_stored,
-    log_result,
     result_folder,
-    save_result,
+    save_logged,
 )
 from core.files import InputError, atomic_write
 from core.json_files import digest
@@ -375,14 +372,14 @@ def result_of(
 
 
 def write_predictions(
-    folder: Path,
+    result: Result,
     data: Annotated,
     found: Mapping[str, Sequence[Sequence[Any]]],
     right: Mapping[str, Sequence[bool]] | None = None,
 ) -> None:
-    """predictions.jsonl in `folder`: each text's gold places, what was found, and which of it is
+    """predictions.jsonl of a result: each text's gold places, what was found, and which of it is
     right."""
-    with atomic_write(folder / "predictions.jsonl") as handle:
+    with atomic_write(result_folder(result) / "predictions.jsonl") as handle:
         for document, mentions in found.items():
             gold = [[p.start, p.end, sorted(p.concepts)] for p in data.gold[document]]
             line: dict[str, Any] = {"id": document, "gold": gold, "found": mentions}
@@ -425,9 +422,8 @@ def score_chain(asked: Evaluation) -> Result:
     if nil is not None:
         options["threshold"] = nil
     result = result_of(data, found, graph, model, options, details)
-    folder = result_folder(result)
-    write_predictions(folder, data, shown, right)
-    return save_result(replace(result, mlflow_run=log_result(result, name, folder)), folder)
+    write_predictions(result, data, shown, right)
+    return save_logged(result, name)
 
 
 def warn_of_training_texts(detectors: Sequence[str], data: Annotated) -> None:
@@ -474,15 +470,8 @@ def format_chain_score(result: Result) -> str:
     lines.append(f"found where no mention is: {result.details['no mention is there']:,}")
     if unnamed := result.details.get("a mention without a concept is there"):
         lines.append(f"found where a mention without a concept is: {unnamed:,}")
-    lines += [
-        (
-            f"{result.details['texts_a_second']:g} texts a second, after"
-            f" {result.details['start_seconds']:g} s"
-        ),
-        "",
-        "protocol",
-    ]
-    lines += [f"  {k:<30}{v}" for k, v in protocol.items()]
-    lines.append(f"predictions: {result.folder}/predictions.jsonl")
-    pool = [r for r in list_stored("linking", result.task) if r.folder != result.folder]
-    return "\n".join([*lines, *others(mine, pool, METRIC)])
+    lines.append(
+        f"{result.details['texts_a_second']:g} texts a second, after"
+        f" {result.details['start_seconds']:g} s"
+    )
+    return "\n".join([*lines, *format_rest([result], METRIC)])

@@ -32,16 +32,16 @@ from benchmarks.linking.folds import (
     ready,
     resolve_protocol,
 )
+from benchmarks.linking.report import format_rest
 from benchmarks.linking.sets import format_sets, score_sets
 from benchmarks.options import Evaluation
-from benchmarks.paired_tests import STYLES, difference, others
+from benchmarks.paired_tests import STYLES, difference
 from benchmarks.results import (
     OVERALL,
     Model,
     Result,
-    list_stored,
-    log_result,
     result_folder,
+    save_logged,
     save_result,
 )
 from core.files import InputError, atomic_write
@@ -161,7 +161,6 @@ def begin_scoring(asked: Evaluation, definition: Task, models: int) -> Scoring:
     """The folds that are scored. Raises InputError for another number of models than of folds, and
     when no mention can be scored."""
     protocol = resolve_protocol(asked.protocol, definition)
-    numbers = sorted(set(asked.part.folds))
     split, loaded = folds_of(definition, asked.files, asked.part, asked.own)
     folds = [ready(fold, split, protocol) for fold in loaded]
     if models not in (0, 1, len(folds)):
@@ -171,7 +170,7 @@ def begin_scoring(asked: Evaluation, definition: Task, models: int) -> Scoring:
             f"{definition.name}: no mention of {split} is in the dictionary, so nothing can be"
             " scored (NIL=wrong)"
         )
-    record = protocol_record(definition, split, folds, protocol, numbers)
+    record = protocol_record(definition, split, folds, protocol, asked.part.numbers)
     return Scoring(definition, split, folds, protocol.composite, record)
 
 
@@ -210,8 +209,7 @@ def score_linker(asked: Evaluation, tuned: Tuned | None = None) -> list[Result]:
     else:
         results.sort(key=lambda r: r.model.name == model)
     ours = results[-1]
-    run = log_result(ours, definition.name, ours.folder)
-    return [*results[:-1], save_result(replace(ours, mlflow_run=run), ours.folder)]
+    return [*results[:-1], save_logged(ours, definition.name)]
 
 
 def _save_with_predictions(result: Result, made: Measured, folds: Sequence[Prepared]) -> Result:
@@ -277,9 +275,5 @@ def format_scores(results: Sequence[Result]) -> str:
         f"tied for the first place: {ties['mentions']:,} mentions; Acc@1 with ties split"
         f" {100 * ties['acc@1']:.2f}"
     )
-    lines += ["", f"errors by reason: {reasons}", "", "protocol"]
-    lines += [f"  {k:<30}{v}" for k, v in protocol.items() if v is not None]
-    lines.append(f"predictions: {ours.folder}/predictions.jsonl")
-    known = {r.folder for r in results}
-    pool = [r for r in list_stored("linking", ours.task) if r.folder not in known]
-    return "\n".join([*lines, *others(mine, pool, METRIC)])
+    lines += ["", f"errors by reason: {reasons}"]
+    return "\n".join([*lines, *format_rest(results, METRIC)])

@@ -143,7 +143,7 @@ def folds_of(
     split = part.split or available[0]
     if split not in available:
         raise InputError(f"SPLIT={split}: {definition.name} has {' and '.join(available)} here")
-    numbers = sorted(set(part.folds))
+    numbers = part.numbers
     if any(number >= len(folds) for number in numbers):
         raise InputError(
             f"FOLDS={','.join(map(str, numbers))}: there are {len(folds)} folds, 0 to"
@@ -161,7 +161,7 @@ def training_folds(definition: Task, files: Files, split: str, part: Folds) -> l
     own.
     """
     folds = prepared_folds(definition, files, part.graph)
-    numbers = sorted(set(part.folds)) or range(len(folds))
+    numbers = part.numbers or range(len(folds))
     return [load_linking(folds[number].get("train", folds[number][split])) for number in numbers]
 
 

@@ -19,7 +19,7 @@ from typing import Any
 from benchmarks.linking import folds as prepare
 from benchmarks.linking.evaluate import score_linker
 from benchmarks.linking.scores import right_concepts
-from benchmarks.options import Evaluation, Reranking
+from benchmarks.options import Evaluation, Reranking, check_epochs
 from benchmarks.results import Result, model_of
 from core.artifact import has_manifest, read_manifest
 from core.files import InputError
@@ -69,8 +69,7 @@ def reranked_scores(asked: Reranking) -> list[list[Result]]:
     the reranker. Raises InputError for a task without training mentions."""
     name, part = asked.task, asked.part
     definition = linking_task(name)
-    if asked.epochs is not None and asked.epochs < 1:
-        raise InputError(f"EPOCHS={asked.epochs}: expected a number of at least 1")
+    check_epochs(asked.epochs)
     resolved = prepare.resolve_protocol(asked.protocol, definition)
     chosen = encoder(asked.model, asked.ckpt)
     first = linkable_of(chosen, asked.linker)
@@ -81,7 +80,7 @@ def reranked_scores(asked: Reranking) -> list[list[Result]]:
     loaded = prepare.training_folds(definition, asked.files, split, part)
     without = replace(resolved, train_names=False)
     tuned = []
-    for number, fold in zip(sorted(set(part.folds)) or range(len(loaded)), loaded, strict=True):
+    for number, fold in zip(part.numbers or range(len(loaded)), loaded, strict=True):
         if not fold.splits.get("train"):
             raise InputError(f"{name}: no training mentions, which a reranker learns from")
         ready = prepare.ready(fold, "train", without)

@@ -25,15 +25,15 @@ import numpy as np
 from benchmarks.groups import group_results
 from benchmarks.linking import folds as prepare
 from benchmarks.linking.ends import precision_recall
+from benchmarks.linking.report import format_rest
 from benchmarks.options import Evaluation
-from benchmarks.paired_tests import STYLES, difference, others
+from benchmarks.paired_tests import STYLES, difference
 from benchmarks.results import (
     OVERALL,
     Model,
     Result,
-    list_stored,
-    log_result,
     result_folder,
+    save_logged,
     save_result,
 )
 from core.files import InputError, atomic_write
@@ -180,11 +180,10 @@ def score_sets(
     if len(chosen.linkers) not in (0, 1, len(folds)):
         raise InputError(f"{definition.name}: {len(chosen.linkers)} models, {len(folds)} folds")
     protocol = prepare.resolve_protocol(asked.protocol, definition)
-    numbers = sorted(set(asked.part.folds))
     scored = [fold.scored for fold in folds]
-    record = prepare.protocol_record(definition, split, scored, protocol, numbers) | SETTING
+    record = prepare.protocol_record(definition, split, scored, protocol, asked.part.numbers)
     gold = [[gold_of(m, fold.names) for m in fold.mentions] for fold in scored]
-    scoring = Scoring(definition, split, scored, record, gold)
+    scoring = Scoring(definition, split, scored, record | SETTING, gold)
     results = []
     answered: dict[str, Answers] = {}  # of the first fold
     for name, make in baselines.items():
@@ -204,8 +203,7 @@ def score_sets(
         results.append(scoring.save(chosen.model, shown, made, chosen.settings(), seed))
     ours = results[-1]
     answer_unlabelled(asked, definition, ours, folds[0].scored.names, answered[ours.model.name])
-    run = log_result(ours, definition.name, ours.folder)
-    return [*results[:-1], save_result(replace(ours, mlflow_run=run), ours.folder)]
+    return [*results[:-1], save_logged(ours, definition.name)]
 
 
 class Scoring(NamedTuple):
@@ -346,9 +344,4 @@ def format_sets(results: Sequence[Result]) -> str:
             lines.append(f"{title}: {int(own['examples']):,} mentions, F1 {100 * own[METRIC]:.2f}")
     unknown = ours.details["gold not in the dictionary"]
     lines.append(f"gold concepts that the dictionary lacks: {unknown:,}; no linker finds one")
-    lines += ["", "protocol"]
-    lines += [f"  {k:<30}{v}" for k, v in ours.protocol.items() if v is not None]
-    lines.append(f"predictions: {ours.folder}/predictions.jsonl")
-    folders = {r.folder for r in results}
-    pool = [r for r in list_stored("linking", ours.task) if r.folder not in folders]
-    return "\n".join([*lines, *others(mine, pool, METRIC)])
+    return "\n".join([*lines, *format_rest(results, METRIC)])

@@ -20,7 +20,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,7 +37,7 @@ from benchmarks.linking.ends import (
 )
 from benchmarks.options import Folds, Split
 from benchmarks.paired_tests import difference, style_of
-from benchmarks.results import OVERALL, Model, Result, log_result, result_folder, save_result
+from benchmarks.results import OVERALL, Model, Result, save_logged
 from core.choices import list_known
 from core.commands import child_environment, python_command
 from core.files import InputError, atomic_write
@@ -266,9 +265,8 @@ def save_scores(
         "texts_a_second": round(len(data.texts) / max(answer["seconds"], 1e-9), 1),
     }
     result = result_of(data, found, graph, Model(title, "", identity), {}, details)
-    folder = result_folder(result)
-    write_predictions(folder, data, shown)
-    return save_result(replace(result, mlflow_run=log_result(result, data.task, folder)), folder)
+    write_predictions(result, data, shown)
+    return save_logged(result, data.task)
 
 
 # the table

@@ -69,10 +69,7 @@ def accuracy_by_similarity(run: Run) -> tuple[np.ndarray, np.ndarray]:
 def draw(run: Run, out: Path | None = None) -> list[tuple[float, float, int, float | None]]:
     """Draw Figure 2 of a scored linker; returns (from, to, mentions, accuracy, None without any) of
     each bin."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
+    from matplotlib.figure import Figure
 
     name = run.result.task
     similarity, right = accuracy_by_similarity(run)
@@ -94,7 +91,8 @@ def draw(run: Run, out: Path | None = None) -> list[tuple[float, float, int, flo
         handle.writelines(
             f"{a:.1f},{b:.1f},{n},{'' if v is None else f'{v:.4f}'}\n" for a, b, n, v in rows
         )
-    drawing, axis = plt.subplots(figsize=(8, 4.5))
+    drawing = Figure(figsize=(8, 4.5))
+    axis = drawing.subplots()
     middle = [(a + b) / 2 for a, b, *_ in rows]
     axis.bar(middle, [n for *_, n, _ in rows], width=0.09, alpha=0.35, label="mentions")
     axis.set(xlabel="TF-IDF similarity of mention and target name", ylabel="mentions")
@@ -105,7 +103,6 @@ def draw(run: Run, out: Path | None = None) -> list[tuple[float, float, int, flo
     axis.set_title(f"{name}, {run.result.split}: {run.result.label}")
     drawing.legend(loc="upper left", bbox_to_anchor=(0.12, 0.88))
     drawing.savefig(out / "figure2.png", dpi=110)
-    plt.close(drawing)
     for a, b, n, v in rows:
         print(f"{a:.1f} to {b:.1f}  {n:>7,} mentions  {'' if v is None else f'{100 * v:.1f} %'}")
     LOG.info(out / "figure2.png")

@@ -151,9 +151,6 @@ def draw(
     options: LinkerOptions,
 ) -> dict[str, Any]:
     """Draw both figures; returns what figures.json holds. Raises InputError."""
-    import matplotlib
-
-    matplotlib.use("Agg")
     base, folder = inputs(model, ckpt, base, pairs_folder)
     pairs = Pairs(str(folder))
     out = out or runs_folder() / "figures" / "sapbert"
@@ -198,11 +195,12 @@ def draw_concepts(
 ) -> dict[str, Any]:
     """Figure 1: the names of some concepts in the plane, before and after. Returns the
     silhouettes."""
-    from matplotlib import pyplot as plt
+    from matplotlib.figure import Figure
 
     result: dict[str, Any] = {}
     colours = {concept: i for i, concept in enumerate(dict.fromkeys(owners))}
-    drawing, axes = plt.subplots(1, 2, figsize=(12, 6))
+    drawing = Figure(figsize=(12, 6))
+    axes = drawing.subplots(1, 2)
     rows = []
     for axis, (title, embed) in zip(axes, encoders.items(), strict=True):
         vectors = embed(names).numpy()
@@ -214,7 +212,6 @@ def draw_concepts(
         rows += [(title, x, y, concept, name) for (x, y), concept, name in points]
     drawing.tight_layout()
     drawing.savefig(out / "figure1.png", dpi=110)
-    plt.close(drawing)
     with atomic_write(out / "figure1.csv") as handle:
         handle.write("encoder\tx\ty\tconcept\tname\n")
         handle.writelines(f"{t}\t{x:.4f}\t{y:.4f}\t{c}\t{n}\n" for t, x, y, c, n in rows)
@@ -226,10 +223,11 @@ def draw_similarities(
 ) -> dict[str, Any]:
     """Figure 2: cosines of right and wrong pairs, before and after. Returns how many there are,
     their medians and overlaps."""
-    from matplotlib import pyplot as plt
+    from matplotlib.figure import Figure
 
     result: dict[str, Any] = {}
-    drawing, grid = plt.subplots(2, 2, figsize=(12, 7), sharex=True)
+    drawing = Figure(figsize=(12, 7))
+    grid = drawing.subplots(2, 2, sharex=True)
     shares: dict[str, np.ndarray] = {}
     for line, (title, embed) in zip(grid, encoders.items(), strict=True):
         found = pair_similarities(embed, pairs, shown.batches, shown.seed)
@@ -250,7 +248,6 @@ def draw_similarities(
             axis.legend()
     drawing.tight_layout()
     drawing.savefig(out / "figure2.png", dpi=110)
-    plt.close(drawing)
     with atomic_write(out / "figure2.csv") as handle:
         handle.write("\t".join(["from", "to", *shares]) + "\n")
         for i in range(len(BINS) - 1):
