@@ -46,12 +46,11 @@ def name_systems(models: Sequence[str]) -> dict[str, str]:
     """{name in the figure: the encoder that MODEL= accepts}. A word that is no paper but a variant
     of the only paper among the models means that variant's run.
     """
-    papers = [one for one in models if one.partition("/")[0] in recipes()]
-    known = {one.partition("/")[0] for one in papers if one.partition("/")[0] != "zh"}
+    papers = {model.partition("/")[0] for model in models} & (set(recipes()) - {"zh"})
+    owner = papers.pop() if len(papers) == 1 else None
+    variants = pipeline_of(owner)["variants"] if owner else {}
     found: dict[str, str] = {}
     for model in models:
-        owner = next(iter(known)) if len(known) == 1 else None
-        variants = pipeline_of(owner)["variants"] if owner else {}
         if model not in recipes() and model in variants:
             files = variants[model].get("configs") or ["pretrain.yaml"]
             found[model] = f"{owner}/{Path(files[-1]).stem}"

@@ -173,12 +173,8 @@ def format_scores(results: Sequence[Result]) -> str:
         f"95 % interval of the {scored} score over its {examples:,} examples: {low:.4f} to"
         f" {high:.4f}"
     )
-    told = [
-        f"{k} {spread(group.values(k))[0]:.4f}"
-        for k in other_metrics(results)
-        if not k.startswith("f1_")
-    ]
-    lines.append(", ".join(told))
+    further = [name for name in other_metrics(results) if not name.startswith("f1_")]
+    lines.append(", ".join(f"{name} {spread(group.values(name))[0]:.4f}" for name in further))
     if details["selected_on"] != "dev":
         lines.append(
             f"The epoch was chosen on {details['selected_on']} (by document); {scored} was"

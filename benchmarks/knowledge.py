@@ -109,6 +109,6 @@ def format_primary(points: list[Point], one: str, other: str) -> str:
     groups = {p.system: group_of(p) for p in points if p.share == share}
     metric = points[0].results[0].metric
     first, second = groups[one], groups[other]
-    told = difference(first, second, metric, STYLES["finetune"]) or "no common seed"
+    tests = difference(first, second, metric, STYLES["finetune"]) or "no common seed"
     below = mark_below(first, second, groups.values(), metric)
-    return f"Primary comparison, {one} against {other}: {told}{below}"
+    return f"Primary comparison, {one} against {other}: {tests}{below}"

@@ -104,19 +104,16 @@ def folder_of(graph: str, templates: str | None = None, files: Files | None = No
     if (Path(graph) / asked.FILE).is_file():
         return Path(graph)
     own = graph_folder(graph)
-    return asked.build_queries(
-        str(own), str(place / ("hpo" if graph == "hpo" else fingerprint(own)[:12]))
-    )
+    name = "hpo" if graph == "hpo" else fingerprint(own)[:12]
+    return asked.build_queries(str(own), str(place / name))
 
 
 def sample_queries(queries: Sequence[Query], limit: int | None, seed: int) -> list[Query]:
     """`limit` of the queries, drawn by `seed`, in their order; None: all."""
     if limit is None or limit >= len(queries):
         return list(queries)
-    return [
-        queries[i]
-        for i in np.sort(np.random.default_rng(seed).choice(len(queries), limit, replace=False))
-    ]
+    rows = np.sort(np.random.default_rng(seed).choice(len(queries), limit, replace=False))
+    return [queries[row] for row in rows]
 
 
 # guesses

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.groups import group_results
+from benchmarks.options import Retrieval
 from benchmarks.paired_tests import others
 from benchmarks.results import (
     Model,
@@ -167,35 +168,20 @@ def samples_checksum(samples: Path | None) -> str | None:
     return found
 
 
-def score_retrieval(
-    model: str = "zh",
-    *,
-    ckpt: str | None = None,
-    samples: Path | None = None,
-    linked_text: Path | None = None,
-    frequent: int = 200,
-    seed: int = 0,
-    linker: LinkerOptions | None = None,
-) -> Result:
+def score_retrieval(asked: Retrieval) -> Result:
     """Score a model on the samples; the result is saved and logged. Raises InputError for what
-    cannot be done.
-
-    samples: folder of `kepl data synonyms build` (default: that of pretrain-smedbert).
-    linked_text: text that word vectors are trained on and Dataset-3 counts mentions in (default:
-        beside the samples).
-    frequent: Dataset-3 has pairs of which one side is mentioned at most so often.
-    """
-    folder = samples or runs_folder() / "data" / "smedbert-small" / "synonyms"
-    known = load_samples(folder)
-    linked = linked_text or folder.parent / "linked"
+    cannot be done."""
+    folder = asked.samples or runs_folder() / "data" / "smedbert-small" / "synonyms"
+    samples = load_samples(folder)
+    linked = asked.linked_text or folder.parent / "linked"
     counts = mention_counts(linked)
-    inside = members(known, counts, frequent)
+    inside = members(samples, counts, asked.frequent)
     who, shown, identity, vectors, has_neighbours = vectors_of(
-        model, ckpt, linker or LinkerOptions(), linked, seed
+        asked.model, asked.ckpt, asked.linker, linked, asked.seed
     )
-    found = hits(known, vectors)
+    found = hits(samples, vectors)
     if has_neighbours is not None:
-        inside |= sides(known, has_neighbours)
+        inside |= sides(samples, has_neighbours)
     tallies = {
         f"{name}/acc@1": np.stack([found[rows], np.ones(int(rows.sum()))], axis=1)
         for name, rows in inside.items()
@@ -211,7 +197,7 @@ def score_retrieval(
         options=shown,
         protocol={
             "samples": checksum,
-            "frequent": frequent,
+            "frequent": asked.frequent,
             "mentions": digest(sorted(counts.items())),
         },
         scores={
