@@ -138,9 +138,9 @@ def _drop_replaced(several: list[Result]) -> list[Result]:
 def check_seeds(results: Sequence[Result]) -> None:
     """Raise InputError where two results are of one system and seed, as two precisions or a copied
     folder are: a mean would count the seed twice."""
-    known: dict[tuple[str, str, int], str] = {}
+    folders: dict[tuple[str, str, int], str] = {}
     for result in results:
-        first = known.setdefault((result.label, result.model.run, result.seed), result.folder)
+        first = folders.setdefault((result.label, result.model.run, result.seed), result.folder)
         if first != result.folder:
             raise InputError(
                 f"{result.task}: {first} and {result.folder} are both {result.label} with seed"

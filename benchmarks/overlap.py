@@ -99,11 +99,14 @@ def mentions_of(definition: Definition, data: Path) -> list[str] | None:
     return [mention for _, _, mention in places]
 
 
-def overlap(mentions: Sequence[str], known: set[str]) -> Overlap:
-    """How many of `mentions` have a form that is `known`."""
+def overlap(mentions: Sequence[str], graph_names: set[str]) -> Overlap:
+    """How many of `mentions` have a form in `graph_names`."""
     forms = [form(m) for m in mentions]
     return Overlap(
-        len(forms), sum(f in known for f in forms), len(set(forms)), len(set(forms) & known)
+        len(forms),
+        sum(f in graph_names for f in forms),
+        len(set(forms)),
+        len(set(forms) & graph_names),
     )
 
 
@@ -138,7 +141,7 @@ def overlaps(
         raise InputError(
             f"{wrong[0]}: a task without annotated mentions; expected one of entities or relations"
         )
-    asked, known = known_forms(graph, model, ckpt)
+    asked, graph_names = known_forms(graph, model, ckpt)
     found: dict[str, Overlap | None] = {}
     missing: dict[str, str] = {}
     for definition in definitions:
@@ -150,7 +153,7 @@ def overlaps(
         except InputError as error:
             missing[definition.name] = str(error)
             continue
-        found[definition.name] = None if several is None else overlap(several, known)
+        found[definition.name] = None if several is None else overlap(several, graph_names)
     if not found:
         raise InputError(
             "no set could be counted:\n" + "\n".join(f"  {n}: {why}" for n, why in missing.items())

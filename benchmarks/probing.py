@@ -62,6 +62,7 @@ LOG = logging.getLogger(__name__)
 TYPES = {"all": "all", "type 1": "Type 1, an answer is in the query", "type 2": "Type 2"}
 MEASURES = ("recall", "strict")
 BEST = 5  # guesses that count strictly
+EXAMPLES = 4  # queries that are shown
 
 
 class Guess(NamedTuple):
@@ -189,13 +190,13 @@ def guesses(
     return sorted(found, key=lambda g: (g.query, g.masks, g.rank)), left_out
 
 
-def best_distinct(found: Sequence[Guess], count: int = BEST) -> list[Guess]:
-    """The `count` best different guesses of one query over all lengths, by mean log probability per
+def best_distinct(found: Sequence[Guess]) -> list[Guess]:
+    """The BEST different guesses of one query over all lengths, by mean log probability per
     token."""
     best: dict[str, Guess] = {}
     for guess in sorted(found, key=lambda g: (-g.score / g.masks, g.masks, g.rank)):
         best.setdefault(form(guess.text), guess)
-    return list(best.values())[:count]
+    return list(best.values())[:BEST]
 
 
 def by_query(found: Sequence[Guess], count: int) -> list[list[Guess]]:
@@ -238,8 +239,8 @@ def tallies(queries: Sequence[Query], hit: np.ndarray, rows: np.ndarray) -> np.n
 def members(queries: Sequence[Query]) -> dict[str, np.ndarray]:
     """{type: which queries belong to it}; types without any are left out."""
     within = np.array([q.within for q in queries], dtype=bool)
-    every = {"all": np.ones(len(queries), bool), "type 1": within, "type 2": ~within}
-    return {name: rows for name, rows in every.items() if rows.any()}
+    groups = {"all": np.ones(len(queries), bool), "type 1": within, "type 2": ~within}
+    return {name: rows for name, rows in groups.items() if rows.any()}
 
 
 def tallies_of(
@@ -318,11 +319,11 @@ def score_probing(probe: Probing) -> Result:
     beams = count_beams(probe)
     device = checked_device(probe.device)
     folder = folder_of(probe.graph, probe.templates, probe.files)
-    every = asked.load_queries(folder)
-    queries = sample_queries(every, probe.limit, probe.seed)
+    all_queries = asked.load_queries(folder)
+    queries = sample_queries(all_queries, probe.limit, probe.seed)
     who, options, lm, tokenizer = masked_lm(probe.model, probe.ckpt)
     LOG.info(
-        f"{label(who.name, options)}: {len(queries):,} of {len(every):,} queries, 1 to"
+        f"{label(who.name, options)}: {len(queries):,} of {len(all_queries):,} queries, 1 to"
         f" {probe.masks} masks, {beams} beam{'s' if beams > 1 else ''}"
     )
     found, left_out = guesses(
@@ -330,7 +331,7 @@ def score_probing(probe: Probing) -> Result:
     )
     several = by_query(found, len(queries))
     distinct = [len({form(g.text) for g in own}) for own in several]
-    drawn = len(queries) < len(every)
+    drawn = len(queries) < len(all_queries)
     counted = tallies_of(queries, several)
     result = Result(
         kind="probing",
@@ -375,11 +376,12 @@ def guesses_in(folder: str | Path) -> list[Guess]:
 def format_probing(result: Result) -> str:
     """The scores as a table, what else was asked the same queries in the same way, and examples
     (Table 7)."""
-    made, mine = result.details["guesses"], group_results([result])[result.label]
+    counts, mine = result.details["guesses"], group_results([result])[result.label]
     text = [
         (
-            f"{result.label}: macro recall over relations; up to {made['at most']} guesses a query,"
-            f" {made['distinct, mean']} different ones on average, {made['distinct, most']} at most"
+            f"{result.label}: macro recall over relations; up to {counts['at most']} guesses a"
+            f" query, {counts['distinct, mean']} different ones on average,"
+            f" {counts['distinct, most']} at most"
         ),
         (
             f"{'':<8}{'recall@' + str(result.protocol['beams']):>9}{'95 % interval':>18}{'strict@' + str(BEST):>10}"  # noqa: E501
@@ -433,9 +435,7 @@ def render_guesses(own: Sequence[Guess]) -> list[str]:
     return lines
 
 
-def examples(
-    queries: Sequence[Query], scored: Mapping[str, Sequence[Sequence[Guess]]], count: int = 4
-) -> str:
+def examples(queries: Sequence[Query], scored: Mapping[str, Sequence[Sequence[Guess]]]) -> str:
     """Table 7: queries that some model answered, those of Type 2 first, from different relations;
     then one nobody did."""
 
@@ -452,7 +452,7 @@ def examples(
     for again in (False, True):
         for i in sorted(answered, key=order):
             new = queries[i].relation not in {queries[c].relation for c in chosen}
-            if len(chosen) < count and i not in chosen and (new or again):
+            if len(chosen) < EXAMPLES and i not in chosen and (new or again):
                 chosen.append(i)
     chosen += [i for i in range(len(queries)) if i not in answered][:1]
     lines = ["", "Examples: the best guess of one token | of several; *right*"]

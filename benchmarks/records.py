@@ -103,7 +103,7 @@ class Record:
 def load_records(root: Path = ROOT) -> dict[str, dict[str, Record]]:
     """{group: {id: record}} of docs/results. Raises InputError for a field that records do not
     have, or an id that repeats."""
-    known = {one.name for one in fields(Record)}
+    field_names = {one.name for one in fields(Record)}
     found: dict[str, dict[str, Record]] = {}
     for file in sorted((root / FOLDER).glob("*.json")):
         if file.name == "constants.json":
@@ -112,15 +112,15 @@ def load_records(root: Path = ROOT) -> dict[str, dict[str, Record]]:
         records = common.pop("records")
         own = found.setdefault(file.stem, {})
         for one in records:
-            given = common | one
-            if unknown := sorted(set(given) - known):
+            values = common | one
+            if unknown := sorted(set(values) - field_names):
                 raise InputError(
                     f"{file}: {one.get('id')}: expected fields of a record, got"
                     f" {', '.join(unknown)}"
                 )
-            if given["id"] in own:
-                raise InputError(f"{file}: two records with the id {given['id']!r}")
-            own[given["id"]] = Record(**given)
+            if values["id"] in own:
+                raise InputError(f"{file}: two records with the id {values['id']!r}")
+            own[values["id"]] = Record(**values)
     return found
 
 
@@ -132,8 +132,8 @@ def save_records(group: str, records: Iterable[Record], root: Path = ROOT) -> Pa
     kept = {one["id"]: one for one in before["records"]}
     empty = {one.name: one.default for one in fields(Record)} | {"options": {}, "data": {}}
     for record in records:
-        given = {one.name: getattr(record, one.name) for one in fields(Record)}
-        kept[record.id] = {k: v for k, v in given.items() if v != common.get(k, empty[k])}
+        values = {one.name: getattr(record, one.name) for one in fields(Record)}
+        kept[record.id] = {k: v for k, v in values.items() if v != common.get(k, empty[k])}
     head = "".join(
         f" {json.dumps(k)}: {json.dumps(v, ensure_ascii=False)},\n" for k, v in common.items()
     )

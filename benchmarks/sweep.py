@@ -285,9 +285,9 @@ def search_points(
             sampler=optuna.samplers.TPESampler(seed=len(points)),
         )
         rows = results(sweep._replace(points=points), parent)
-        known = {digest(row["point"]): row["metrics"].get(goal.lstrip("-")) for row in rows}
+        scores = {digest(row["point"]): row["metrics"].get(goal.lstrip("-")) for row in rows}
         for point, code in zip(points, codes, strict=True):
-            value = known.get(digest(point))
+            value = scores.get(digest(point))
             if code == 0 and value is not None:
                 study.add_trial(
                     optuna.trial.create_trial(params=point, distributions=kinds, value=value)

@@ -94,11 +94,11 @@ class Sweep(NamedTuple):
         return digest([self.words, self.settings, self.search or self.points])[:12]
 
 
-def _read_values(file: Path, key: str, given: Any) -> Point:
+def _read_values(file: Path, key: str, mapping: Any) -> Point:
     """{name: value}. Raises InputError for what is no mapping of names to plain values."""
-    if not isinstance(given, dict):
-        raise InputError(f"{file}: {key}: expected names with values, got {excerpt(given)}")
-    for name, value in given.items():
+    if not isinstance(mapping, dict):
+        raise InputError(f"{file}: {key}: expected names with values, got {excerpt(mapping)}")
+    for name, value in mapping.items():
         if not isinstance(name, str) or not (
             re.fullmatch("[A-Z][A-Z0-9_]*", name) or re.fullmatch(r"\w+(\.\w+)+", name)
         ):
@@ -108,21 +108,21 @@ def _read_values(file: Path, key: str, given: Any) -> Point:
             )
         if isinstance(value, (dict, list)) or value is None:
             raise InputError(f"{file}: {key}: {name}: expected one value, got {excerpt(value)}")
-    return dict(given)
+    return dict(mapping)
 
 
-def _names(given: Any) -> set[Any]:
-    return {*given} if isinstance(given, dict) else set()
+def _names(mapping: Any) -> set[Any]:
+    return {*mapping} if isinstance(mapping, dict) else set()
 
 
 def read_sweep(file: str | Path) -> Sweep:
     """A sweep's file. Raises InputError for one that is not there, no YAML, or asks for what there
     is not."""
     file = Path(file)
-    given = read_yaml(file, f"{', '.join(KEYS)} (kepl sweep --help)")
-    if unknown := [key for key in given if key not in KEYS]:
+    content = read_yaml(file, f"{', '.join(KEYS)} (kepl sweep --help)")
+    if unknown := [key for key in content if key not in KEYS]:
         raise InputError(f"{file}: no key {unknown[0]!r}; {list_known(unknown[0], KEYS)}")
-    command, *rest = shlex.split(str(given.get("command") or "")) or [""]
+    command, *rest = shlex.split(str(content.get("command") or "")) or [""]
     if command not in COMMANDS:
         raise InputError(
             f"{file}: command: expected one of {', '.join(COMMANDS)}, got {command or 'none'!r}"
@@ -131,20 +131,20 @@ def read_sweep(file: str | Path) -> Sweep:
     if len(rest) != words.count("{0}"):
         raise InputError(
             f"{file}: command: expected `{command}{' NAME' * words.count('{0}')}`, got"
-            f" {given['command']!r}"
+            f" {content['command']!r}"
         )
     own = " ".join(rest)
-    settings = _read_values(file, "settings", given.get("settings") or {})
-    at_once, report = given.get("at_once", 1), given.get("report") or []
+    settings = _read_values(file, "settings", content.get("settings") or {})
+    at_once, report = content.get("at_once", 1), content.get("report") or []
     if type(at_once) is not int or at_once < 1:
         raise InputError(f"{file}: at_once: expected a number, 1 or more, got {at_once!r}")
     if not isinstance(report, list) or not all(isinstance(name, str) for name in report):
         raise InputError(f"{file}: report: expected a list of metrics, got {excerpt(report)}")
-    grid_names, runs = _names(given.get("grid")), given.get("runs") or [{}]
+    grid_names, runs = _names(content.get("grid")), content.get("runs") or [{}]
     if not isinstance(runs, list):
         raise InputError(f"{file}: runs: expected a list, got {excerpt(runs)}")
     of_runs = set[Any]().union(*map(_names, runs))
-    twice = grid_names & ({*settings} | of_runs) | {*settings} & _names(given.get("space"))
+    twice = grid_names & ({*settings} | of_runs) | {*settings} & _names(content.get("space"))
     if twice:
         raise InputError(
             f"{file}: {min(twice)}: it is there twice, with one value and with several. Name it"
@@ -153,9 +153,9 @@ def read_sweep(file: str | Path) -> Sweep:
     whole = Sweep(
         file.stem, words.format(own).split(), experiment.format(own), settings, [], at_once, report
     )
-    if "search" in given:
-        return whole._replace(search=_read_search(file, given))
-    points = _read_points(file, runs, given.get("grid") or {})
+    if "search" in content:
+        return whole._replace(search=_read_search(file, content))
+    points = _read_points(file, runs, content.get("grid") or {})
     if command == "finetune" and any("SEEDS" in p for p in points):
         raise InputError(
             f"{file}: SEEDS: all seeds of one fine-tuning are one run with children; give them in"
@@ -180,12 +180,12 @@ def _read_points(file: Path, runs: list[Any], grid: Any) -> list[Point]:
     return points
 
 
-def _read_search(file: Path, given: dict[str, Any]) -> Search:
+def _read_search(file: Path, content: dict[str, Any]) -> Search:
     """The search of a sweep's file. Raises InputError for what is none."""
-    space, trials, goal = given.get("space"), given.get("trials", 20), given.get("goal")
-    if given["search"] != "tpe":
-        raise InputError(f"{file}: search: expected tpe, got {given['search']!r}")
-    if "grid" in given or "runs" in given:
+    space, trials, goal = content.get("space"), content.get("trials", 20), content.get("goal")
+    if content["search"] != "tpe":
+        raise InputError(f"{file}: search: expected tpe, got {content['search']!r}")
+    if "grid" in content or "runs" in content:
         raise InputError(f"{file}: a search has a space instead of grid and runs")
     if not isinstance(space, dict) or not space:
         raise InputError(

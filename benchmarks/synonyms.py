@@ -137,10 +137,10 @@ def vectors_of(
         check_uses(given_options(options), frozenset(), f"the word vectors {model}")
         identity, vectors = train_vectors(kind, unit or "char", linked, seed)
         return Model(kind, "", digest(identity)), {"unit": unit or "char"}, identity, vectors, None
-    chosen, given = encoder(model, ckpt), given_options(options)
+    chosen, chosen_options = encoder(model, ckpt), given_options(options)
     options = replace(options, pooling=options.pooling or "text")
     own = embedder(chosen, options)
-    check_uses(given, own.uses, f"the encoder {chosen.name}")
+    check_uses(chosen_options, own.uses, f"the encoder {chosen.name}")
     shown = own.options | ({} if options.knowledge else {"knowledge": False})
     has_neighbours = (
         with_neighbours(chosen.folder, options.max_length or NAME_TOKENS) if chosen.linker else None

@@ -294,5 +294,5 @@ def format_trivial(result: Result) -> str:
         f" 95 % interval {low:.4f} to {high:.4f}"
     )
     choices = result.details["choices"]
-    every = next(iter(choices.values()))
-    return f"{line}; without a share {every:.4f}" if len(choices) == len(SHARES) else line
+    whole = next(iter(choices.values()))
+    return f"{line}; without a share {whole:.4f}" if len(choices) == len(SHARES) else line

@@ -165,9 +165,9 @@ def _sort_cases(
 
 def _name(place: Place, dictionary: Dictionary) -> str:
     """A place's concepts with their preferred names."""
-    known = dictionary.names_of
+    names_of = dictionary.names_of
     ids = sorted(place.concepts)
-    return _format_case(ids, [known[one][0] for one in ids if one in known]) or "nothing"
+    return _format_case(ids, [names_of[one][0] for one in ids if one in names_of]) or "nothing"
 
 
 def cases(run: Run) -> list[Case]:

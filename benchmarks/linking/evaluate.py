@@ -125,7 +125,7 @@ class Scoring(NamedTuple):
         seed: int = 0,
     ) -> Result:
         """The result of a linker for each fold's names, saved with its predictions."""
-        made = measure(make, self.folds, self.composite)
+        measured = measure(make, self.folds, self.composite)
         result = Result(
             kind="linking",
             task=self.definition.name,
@@ -135,15 +135,15 @@ class Scoring(NamedTuple):
             model=model,
             options=options,
             seed=seed,
-            scores=group_scores(made, self.folds, self.definition.translated),
-            tallies=s.tallies(np.concatenate(made.ranks)),
+            scores=group_scores(measured, self.folds, self.definition.translated),
+            tallies=s.tallies(np.concatenate(measured.ranks)),
             data={
                 "mentions": self.record["mentions_digest"],
                 "dictionary": self.record["dictionary"],
             },
-            details={"linker": settings, "seconds": round(made.seconds, 2)},
+            details={"linker": settings, "seconds": round(measured.seconds, 2)},
         )
-        return _save_with_predictions(result, made, self.folds)
+        return _save_with_predictions(result, measured, self.folds)
 
     def score_baselines(self) -> list[Result]:
         """The results of the task's trivial baselines."""
@@ -185,8 +185,8 @@ def score_linker(asked: Evaluation, tuned: Tuned | None = None) -> list[Result]:
     definition = definition_of(asked.own, graph) if asked.own.gold else linking_task(asked.task)
     if definition.sets:
         return score_sets(asked, definition, tuned)
-    known = dict[str, Any](BASELINES) | ({TRANSLATED: None} if definition.translated else {})
-    chosen = choose_linkers(asked, tuned, known)
+    baselines = dict[str, Any](BASELINES) | ({TRANSLATED: None} if definition.translated else {})
+    chosen = choose_linkers(asked, tuned, baselines)
     scoring = begin_scoring(asked, definition, len(chosen.linkers))
     results = scoring.score_baselines()
     if chosen.linkers:
@@ -212,11 +212,11 @@ def score_linker(asked: Evaluation, tuned: Tuned | None = None) -> list[Result]:
     return [*results[:-1], save_logged(ours, definition.name)]
 
 
-def _save_with_predictions(result: Result, made: Measured, folds: Sequence[Prepared]) -> Result:
+def _save_with_predictions(result: Result, measured: Measured, folds: Sequence[Prepared]) -> Result:
     """The result, saved with its predictions and how often each reason of an error holds."""
     lines = []
     tied = 0
-    per_fold = zip(folds, made.rankings, made.ranks, strict=True)
+    per_fold = zip(folds, measured.rankings, measured.ranks, strict=True)
     for number, (fold, found, ranks) in enumerate(per_fold):
         for mention, rankings, rank in zip(fold.mentions, found, ranks, strict=True):
             line = s.prediction(mention, rankings, int(rank), fold.names)
@@ -225,7 +225,7 @@ def _save_with_predictions(result: Result, made: Measured, folds: Sequence[Prepa
     reasons = dict(Counter(line["reason"] for line in lines).most_common())
     ties = {
         "mentions": tied,
-        "acc@1": float(np.mean([shares.mean() for shares in made.shares if len(shares)])),
+        "acc@1": float(np.mean([shares.mean() for shares in measured.shares if len(shares)])),
     }
     result = replace(result, details={**result.details, "reasons": reasons, "ties": ties})
     folder = result_folder(result)

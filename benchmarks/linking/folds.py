@@ -67,15 +67,15 @@ def resolve_protocol(protocol: Protocol, definition: Task) -> Protocol:
 def expand_mentions(mentions: Sequence[Mention], documents: Mapping[str, str]) -> list[list[str]]:
     """The parts of each mention, with the words that its document defines as abbreviations written
     out."""
-    known: dict[str, ShortForms] = {}
+    short_forms: dict[str, ShortForms] = {}
     result = []
     for m in mentions:
         text = documents.get(m.document, "")
-        if m.document not in known:
-            known[m.document] = ShortForms(text)
+        if m.document not in short_forms:
+            short_forms[m.document] = ShortForms(text)
         # without a place, the last definitions count
         place = len(text) if m.start is None else m.start
-        result.append([known[m.document].expand(part, place) for part in m.parts])
+        result.append([short_forms[m.document].expand(part, place) for part in m.parts])
     return result
 
 

@@ -39,9 +39,7 @@ CONFIG = ROOT / "experiments" / "reranker" / "train.yaml"
 HELD_OUT = 0.05  #: share of the documents whose mentions validate
 
 
-def samples_of(
-    linker: Linkable, fold: prepare.Prepared, work: Work | None = None
-) -> dict[str, list[Sample]]:
+def samples_of(linker: Linkable, fold: prepare.Prepared) -> dict[str, list[Sample]]:
     """{train, held_out: samples} of a fold's mentions, composite ones left out; equal ones once.
 
     Held out are those of HELD_OUT of the documents, the first by a hash of their names, and of one
@@ -51,7 +49,7 @@ def samples_of(
     owners = [mention.document if several else mention.id for mention in fold.mentions]
     ordered = sorted(set(owners), key=digest)
     held = frozenset(ordered[: math.ceil(HELD_OUT * len(ordered))])
-    rankings = prepare.link_fold(linker.on(fold.names, work or Work()), fold)
+    rankings = prepare.link_fold(linker.on(fold.names, Work()), fold)
     found: dict[str, dict[str, Sample]] = {"train": {}, "held_out": {}}
     rows = zip(fold.mentions, owners, fold.parts, fold.contexts, rankings, strict=True)
     for mention, owner, parts, context, ranked in rows:

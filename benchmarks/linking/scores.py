@@ -126,7 +126,7 @@ def populations(
         direct = all(concepts & set(names.concepts.get(normalised(p), ())) for p in m.parts)
         seen = normalised(m.mention) in strings
         several = len(m.mention.split()) > 1
-        known = bool(ids & set(frequent))
+        seen_concept = bool(ids & set(frequent))
         shared = any(len(names.concepts.get(normalised(p), ())) > 1 for p in m.parts)
         rows.append(
             (
@@ -134,8 +134,8 @@ def populations(
                 several,
                 seen,
                 not seen,
-                known,
-                not known,
+                seen_concept,
+                not seen_concept,
                 direct,
                 not direct,
                 shared,
@@ -237,8 +237,8 @@ def prediction(
     }
 
 
-def _names_of(gold: Sequence[str], names: Names, most: int = 3) -> list[str]:
+def _names_of(gold: Sequence[str], names: Names) -> list[str]:
     result: list[str] = []
     for concept in sorted(names.dictionary.concepts_of(gold)):
         result += names.dictionary.names_of[concept]
-    return result[:most]
+    return result[:3]

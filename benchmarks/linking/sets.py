@@ -129,16 +129,16 @@ def answer_by_dictionary(fold: Fold) -> Answers:
     mentions of train with all that they mean."""
     started = time.perf_counter()
     names = fold.scored.names
-    known: dict[str, frozenset[str]] = {}
+    concepts: dict[str, frozenset[str]] = {}
     for concept, name in zip(names.dictionary.ids, names.dictionary.names, strict=True):
-        known.setdefault(name.lower(), frozenset([concept]))
+        concepts.setdefault(name.lower(), frozenset([concept]))
     for mention in fold.scored.train:
-        known[mention.mention.lower()] = gold_of(mention, names)
-    longest = max(map(len, known))
+        concepts[mention.mention.lower()] = gold_of(mention, names)
+    longest = max(map(len, concepts))
     said = []
     for mention in fold.scored.mentions:
-        pieces = cut_known(mention.mention.lower(), known, longest)
-        said.append(frozenset().union(*(known[piece] for piece in pieces if piece in known)))
+        pieces = cut_known(mention.mention.lower(), concepts, longest)
+        said.append(frozenset().union(*(concepts[piece] for piece in pieces if piece in concepts)))
     return Answers(said, 0.0, time.perf_counter() - started)
 
 
@@ -187,20 +187,20 @@ def score_sets(
     results = []
     answered: dict[str, Answers] = {}  # of the first fold
     for name, make in baselines.items():
-        made = [make(fold) for fold in folds]
-        answered[name] = made[0]
-        results.append(scoring.save(Model(name, "", name), {}, made, name, 0))
+        answers = [make(fold) for fold in folds]
+        answered[name] = answers[0]
+        results.append(scoring.save(Model(name, "", name), {}, answers, name, 0))
     if not chosen.linkers:
         results.sort(key=lambda r: r.model.name == model)
     else:
-        made = []
+        answers = []
         for one, fold in zip(itertools.cycle(chosen.linkers), folds, strict=False):
             linked = prepare.back_off(one, asked)
-            made.append(answers_of(linked, fold))
-        answered[chosen.model.name] = made[0]
+            answers.append(answers_of(linked, fold))
+        answered[chosen.model.name] = answers[0]
         shown = chosen.show_options(asked)
         seed = tuned.seed if tuned else 0
-        results.append(scoring.save(chosen.model, shown, made, chosen.settings(), seed))
+        results.append(scoring.save(chosen.model, shown, answers, chosen.settings(), seed))
     ours = results[-1]
     answer_unlabelled(asked, definition, ours, folds[0].scored.names, answered[ours.model.name])
     return [*results[:-1], save_logged(ours, definition.name)]
@@ -219,12 +219,12 @@ class Scoring(NamedTuple):
         self,
         model: Model,
         options: Mapping[str, Any],
-        made: Sequence[Answers],
+        answered: Sequence[Answers],
         settings: Any,
         seed: int,
     ) -> Result:
         """The result of a linker's answers for each fold, saved with them."""
-        pairs = zip(made, self.gold, strict=True)
+        pairs = zip(answered, self.gold, strict=True)
         counts = np.concatenate([count_pairs(answers.said, own) for answers, own in pairs])
         result = Result(
             kind="linking",
@@ -243,12 +243,12 @@ class Scoring(NamedTuple):
             },
             details={
                 "linker": settings,
-                "seconds": round(sum(answers.seconds for answers in made), 2),
-                "thresholds": [answers.threshold for answers in made],
+                "seconds": round(sum(answers.seconds for answers in answered), 2),
+                "thresholds": [answers.threshold for answers in answered],
                 "gold not in the dictionary": count_unknown(self.folds),
             },
         )
-        write_answers(result, self.folds, self.gold, made)
+        write_answers(result, self.folds, self.gold, answered)
         return save_result(result, result_folder(result))
 
 
@@ -273,19 +273,19 @@ def count_unknown(folds: Sequence[prepare.Prepared]) -> int:
 
 def name_concepts(concepts: frozenset[str], names: Names) -> list[str]:
     """The preferred names of concepts, sorted; the id itself of one that the dictionary lacks."""
-    known = names.dictionary.names_of
-    return sorted(known[one][0] if one in known else one for one in concepts)
+    names_of = names.dictionary.names_of
+    return sorted(names_of[one][0] if one in names_of else one for one in concepts)
 
 
 def write_answers(
     result: Result,
     folds: Sequence[prepare.Prepared],
     gold: Sequence[Sequence[frozenset[str]]],
-    made: Sequence[Answers],
+    answered: Sequence[Answers],
 ) -> None:
     """predictions.jsonl: of each mention its text, parts, gold and said names."""
     with atomic_write(result_folder(result) / "predictions.jsonl") as handle:
-        for fold, own, answers in zip(folds, gold, made, strict=True):
+        for fold, own, answers in zip(folds, gold, answered, strict=True):
             for mention, wanted, said in zip(fold.mentions, own, answers.said, strict=True):
                 line = {
                     "id": mention.id,
@@ -298,21 +298,21 @@ def write_answers(
 
 
 def answer_unlabelled(
-    asked: Evaluation, definition: Task, result: Result, names: Names, made: Answers
+    asked: Evaluation, definition: Task, result: Result, names: Names, answers: Answers
 ) -> None:
     """The official test part, whose answers are not public, answered as CBLUE takes it: in the
     result's folder, where the data have the file."""
     data = data_folder(definition, asked.files)
     unlabelled = data / diagnoses.FILES["test"] if data else None
-    if unlabelled is None or not unlabelled.is_file() or made.linker is None:
+    if unlabelled is None or not unlabelled.is_file() or answers.linker is None:
         return
     items = diagnoses.read_items(unlabelled)
     parts = [diagnoses.cut_diagnosis(item["text"]) for item in items]
     distinct = list(dict.fromkeys(itertools.chain.from_iterable(parts)))
-    rankings = made.linker.link(distinct, [None] * len(distinct))
+    rankings = answers.linker.link(distinct, [None] * len(distinct))
     ranking_of = dict(zip(distinct, rankings, strict=True))
     for item, own in zip(items, parts, strict=True):
-        said = answer([ranking_of[part] for part in own], made.threshold)
+        said = answer([ranking_of[part] for part in own], answers.threshold)
         item["normalized_result"] = diagnoses.SEVERAL.join(name_concepts(said, names))
     folder = result_folder(result)
     with atomic_write(folder / unlabelled.name) as handle:
@@ -335,8 +335,10 @@ def format_sets(results: Sequence[Result]) -> str:
         low, high = group.interval(METRIC) or (0.0, 0.0)
         numbers = "".join(f"{100 * own[k]:>8.2f}" for k in ("precision", "recall", METRIC))
         lines.append(f"{name:<{width}}{numbers}   {100 * low:.2f} to {100 * high:.2f}")
-    known = [r for r in results if r.model.name in (DICTIONARY, TFIDF) and r.label != ours.label]
-    baseline = max(known, key=lambda r: r.value() or 0.0)
+    baselines = [
+        r for r in results if r.model.name in (DICTIONARY, TFIDF) and r.label != ours.label
+    ]
+    baseline = max(baselines, key=lambda r: r.value() or 0.0)
     against = difference(mine, groups[baseline.label], METRIC, STYLES["linking"])
     lines.append(f"{ours.label} against {baseline.label}: {against}")
     for title, own in ours.scores.items():

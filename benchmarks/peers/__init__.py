@@ -279,18 +279,18 @@ def chains_with_options(
 
     Raises InputError for what is no chain, and for an option that none of the chains uses.
     """
-    given = given_options(linker)
+    options = given_options(linker)
     found: dict[str, tuple[Pipeline, dict[str, Any]]] = {}
     unused = []
     for chain in chains:
-        own = given
+        own = options
         try:
             pipeline = Pipeline(graph, chain, nil, 1, None, **own)
         except UnusedOptions as error:
-            own = {name: value for name, value in given.items() if name not in error.options}
+            own = {name: value for name, value in options.items() if name not in error.options}
             pipeline = Pipeline(graph, chain, nil, 1, None, **own)
         found[chain] = pipeline, own
-        unused.append(set(given) - set(own))
+        unused.append(set(options) - set(own))
     if unused_by_all := set.intersection(*unused):
         raise UnusedOptions(unused_by_all, " and ".join(chains))
     return found

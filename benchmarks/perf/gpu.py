@@ -440,11 +440,11 @@ def check_gpu(
         jobs: Parts at once; one of them at a time measures the device.
         device: Device of torch; cpu tries the command out.
     """
-    known = parts()
+    available = parts()
     beginnings = tuple(split_commas(only))
-    chosen = [name for name in known if not beginnings or name.startswith(beginnings)]
+    chosen = [name for name in available if not beginnings or name.startswith(beginnings)]
     if not chosen:
-        raise InputError(f"no part {beginnings[0]!r}; {list_known(beginnings[0], known)}")
+        raise InputError(f"no part {beginnings[0]!r}; {list_known(beginnings[0], available)}")
     if device == "cuda" and device_name() is None:
         print("\n".join(chosen))
         raise InputError("no CUDA device here; the parts above are what a CUDA machine would run")
@@ -463,7 +463,7 @@ def check_gpu(
 
     with ThreadPoolExecutor(checked_jobs(jobs)) as threads:
         list(threads.map(run_part, chosen, range(1, len(chosen) + 1)))
-    merge(folder, list(known))
+    merge(folder, list(available))
     failed = [name for name in chosen if not read_json(folder / f"{name}.json")["ok"]]
     print(
         f"{folder.with_suffix('.md')}: {len(chosen) - len(failed)} parts, {len(failed)} failed"

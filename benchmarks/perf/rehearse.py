@@ -146,8 +146,8 @@ def check(
         raise InputError(
             f"REHEARSE={steps}: {paper} has no rehearsal of PROFILE={profile}; {advice}"
         )
-    if given := sorted(set(found["inputs"]) & set(inputs.list_inputs())):
-        raise InputError(f"{given[0]}=: a rehearsal writes its own; leave it out, or REHEARSE=")
+    if repeated := sorted(set(found["inputs"]) & set(inputs.list_inputs())):
+        raise InputError(f"{repeated[0]}=: a rehearsal writes its own; leave it out, or REHEARSE=")
     return found
 
 

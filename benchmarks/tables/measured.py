@@ -30,8 +30,8 @@ Table = Mapping[str, Any]
 class System:
     """What a row or column measures: a model and its options."""
 
-    def __init__(self, given: str | Mapping[str, Any]) -> None:
-        own = {"model": given} if isinstance(given, str) else dict(given)
+    def __init__(self, description: str | Mapping[str, Any]) -> None:
+        own = {"model": description} if isinstance(description, str) else dict(description)
         self.model: str = own.pop("model")
         self.options: dict[str, Any] = own
 

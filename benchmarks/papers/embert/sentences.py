@@ -121,12 +121,12 @@ def _draw_sentences(found: Iterable[tuple[str, Sentence]], number: int) -> list[
 
 
 def _contexts(
-    given: Mention, sample: Sample, longest: int, left_out: Counter[str]
+    mention: Mention, sample: Sample, longest: int, left_out: Counter[str]
 ) -> tuple[str, str] | None:
     if longest + sample.least > sample.window:
         left_out[LONG] += 1
         return None
-    left, right = around(given.text, given.start, given.end, sample.window - longest)
+    left, right = around(mention.text, mention.start, mention.end, sample.window - longest)
     if sum(not c.isspace() for c in left + right) < sample.least:
         left_out[SHORT] += 1
         return None
@@ -145,7 +145,7 @@ def pools(graph: KnowledgeGraph) -> tuple[dict[str, str], dict[tuple[str, int], 
 
 
 def swaps(
-    given: Iterable[Mention],
+    occurrences: Iterable[Mention],
     names_of: Callable[[str], Sequence[str]],
     kinds: Kinds,
     pool: Pool,
@@ -162,7 +162,7 @@ def swaps(
     left_out: Counter[str] = Counter()
 
     def iterate_swaps() -> Iterator[tuple[str, Swap]]:
-        for one in given:
+        for one in occurrences:
             own = one.surface
             same = set(names_of(one.entity))
             others = sorted(n for n in same if n.strip() and n.casefold() != own.casefold())
@@ -199,7 +199,7 @@ def swaps(
 
 
 def halves(
-    given: Iterable[Mention],
+    occurrences: Iterable[Mention],
     pieces_of: Callable[[str], Sequence[str]],
     sample: Sample,
 ) -> tuple[list[Halves], Counter[str]]:
@@ -209,14 +209,14 @@ def halves(
     pieces_of: a name's pieces (:class:`kg.build.segment.Segmenter`), one for a short entity.
     """
     left_out: Counter[str] = Counter()
-    known: dict[str, tuple[str, ...]] = {}
+    pieces_by_name: dict[str, tuple[str, ...]] = {}
 
     def iterate_halves() -> Iterator[tuple[str, Halves]]:
-        for one in given:
+        for one in occurrences:
             own = one.surface
-            if own not in known:
-                known[own] = tuple(pieces_of(own))
-            pieces = known[own]
+            if own not in pieces_by_name:
+                pieces_by_name[own] = tuple(pieces_of(own))
+            pieces = pieces_by_name[own]
             if len(pieces) < 2:
                 left_out[WHOLE] += 1
                 continue

@@ -39,8 +39,8 @@ def overlap_lines(table: Table, choices: Choices, files: Files) -> list[list[str
 
 def query_lines(table: Table, choices: Choices, files: Files) -> list[list[str]]:
     """Table 5: counts of the probing queries that were made here, beside those published."""
-    made = sorted(p for p in (runs_folder() / "data" / "probing").glob("*") if has_manifest(p))
-    here = {p.name: read_manifest(p)["counts"] for p in made if choices.graph in (None, p.name)}
+    folders = sorted(p for p in (runs_folder() / "data" / "probing").glob("*") if has_manifest(p))
+    here = {p.name: read_manifest(p)["counts"] for p in folders if choices.graph in (None, p.name)}
     lines = [["", *(f"{name} as published" for name in table["columns"]), *here]]
     for row in table["rows"]:
         values = [

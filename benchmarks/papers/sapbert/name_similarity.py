@@ -41,6 +41,7 @@ from models.sapbert import all_pairs, hard_pairs, similarities
 
 FILES = ("figure1.png", "figure1.csv", "figure2.png", "figure2.csv", "figures.json")
 BATCH = 240  # pairs, the paper's batch
+NAMES = 12  # of a concept in Figure 1
 BINS = np.linspace(-1, 1, 81)
 
 
@@ -58,11 +59,9 @@ def inputs(model: str, ckpt: str | None, base: str | None, pairs: Path | None) -
     return base or run["model"]["init_args"]["encoder"], Path(own)
 
 
-def chosen_names(
-    pairs: Pairs, concepts: int, seed: int, most: int = 12
-) -> tuple[list[str], list[str]]:
+def chosen_names(pairs: Pairs, concepts: int, seed: int) -> tuple[list[str], list[str]]:
     """(names, the concept of each): `concepts` concepts drawn by `seed` among those with the most
-    names, `most` of each."""
+    names, at most NAMES of each."""
     members = np.asarray(pairs.members)
     owner, size = np.unique(members[:, 1], return_counts=True)
     rich = owner[np.argsort(-size, kind="stable")][: max(5 * concepts, concepts)]
@@ -72,7 +71,7 @@ def chosen_names(
     result: list[str] = []
     owners: list[str] = []
     for concept in drawn:
-        rows = members[members[:, 1] == concept, 0][:most]
+        rows = members[members[:, 1] == concept, 0][:NAMES]
         result += [names[row] for row in rows]
         owners += [ids[concept]] * len(rows)
     return result, owners

@@ -113,13 +113,14 @@ def linked_alone(
 ) -> tuple[list[int], Any]:
     """(the names with exactly one mention that is given something, those mentions in order)."""
     mentions = link(names, offsets)
-    given = torch.ones(len(mentions.span), dtype=torch.bool)
+    informed = torch.ones(len(mentions.span), dtype=torch.bool)
     if hasattr(mentions, "neighbours"):
-        given = mentions.neighbours[:, 0] >= 0
+        informed = mentions.neighbours[:, 0] >= 0
     rows = mentions.span[:, 0].tolist()
     counts = Counter(rows)
     kept = torch.tensor(
-        [m for m, row in enumerate(rows) if counts[row] == 1 and bool(given[m])], dtype=torch.long
+        [m for m, row in enumerate(rows) if counts[row] == 1 and bool(informed[m])],
+        dtype=torch.long,
     )
     return [rows[m] for m in kept.tolist()], type(mentions)(*(part[kept] for part in mentions))
 
@@ -168,8 +169,8 @@ def diagnose_model(
         ids = [encoded["input_ids"][row] for row in rows[begin : begin + AT_ONCE]]
         padded, mask = pad_rows(ids, tokenizer.pad_token_id or 0)
         text = mask * ~torch.isin(padded, ends)
-        for way, given in (("plain", None), ("own", mentions), ("foreign", other)):
-            part = None if given is None else slice_mentions(given, begin)
+        for way, knowledge in (("plain", None), ("own", mentions), ("foreign", other)):
+            part = None if knowledge is None else slice_mentions(knowledge, begin)
             with record_states(read.bert) as states:
                 read(padded, mask, part)
             pooled = [

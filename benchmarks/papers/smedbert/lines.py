@@ -106,7 +106,7 @@ def draw_all(name: str, profile: Literal["small", "paper"] | None, out: Path | N
     name = definition.name
     drawn = _definitions()
     out = out or runs_folder() / "figures" / folder_name(name)
-    made, wanted = [], []
+    pictures, wanted = [], []
     for file, one in drawn.items():
         found, missing = points(one["lines"], name, profile)
         wanted += missing
@@ -127,13 +127,13 @@ def draw_all(name: str, profile: Literal["small", "paper"] | None, out: Path | N
             f"{definition.metric}, %",
             f"{name}: {one['title']}",
         )
-        made.append(out / f"{file}.png")
+        pictures.append(out / f"{file}.png")
         print(out / f"{file}.png")
     commands = "\n  ".join(dict.fromkeys(wanted))
-    if not made:
+    if not pictures:
         raise InputError(
             f"{name}: nothing to draw, since none of the runs is there. Run any of:\n  {commands}"
         )
     if commands:
         LOG.warning(f"not scored, so not drawn:\n  {commands}")
-    return made
+    return pictures

@@ -165,8 +165,8 @@ def compose_names(
     for row, name in enumerate(names):
         if words_of is not None and name.lower() in words_of:
             result[row] = words_of[name.lower()]
-        elif known := [characters_of[c] for c in cut_text(name, "char") if c in characters_of]:
-            result[row] = np.mean(known, axis=0)
+        elif vectors := [characters_of[c] for c in cut_text(name, "char") if c in characters_of]:
+            result[row] = np.mean(vectors, axis=0)
     length = np.linalg.norm(result, axis=1, keepdims=True)
     return result / np.where(length == 0, 1, length)
 

@@ -58,10 +58,10 @@ def synthetic(items: int, size: int, seed: int = 0, held: bool = False) -> Itera
         yield normalize(own + SPREAD * apart, dim=1)
 
 
-def _alone(function: Callable[..., T], *given: Any) -> T:
+def _alone(function: Callable[..., T], *arguments: Any) -> T:
     """What a function returns in a new process."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(function, *given).result()
+        return pool.submit(function, *arguments).result()
 
 
 def _peak(work: Callable[[], T]) -> tuple[T, float]:

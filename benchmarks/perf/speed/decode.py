@@ -129,15 +129,15 @@ def measure_setting(
     setting: str,
     size: int,
     layers: int,
-    made: Ragged,
+    ragged: Ragged,
     mentions: int,
     context: int,
     batch: int,
     sizes: Sequence[int],
     repeats: int,
 ) -> dict[str, Any]:
-    model, plain = bart(size, layers), nest_names(*made)
-    trie = Trie.build(made, vocabulary=VOCABULARY)
+    model, plain = bart(size, layers), nest_names(*ragged)
+    trie = Trie.build(ragged, vocabulary=VOCABULARY)
     ids, prompts = inputs(mentions, context)
     parts = [slice(i, i + batch) for i in range(0, mentions, batch)]
     fast, slow = [], []
@@ -198,14 +198,16 @@ def measure_speed(
         repeats: Alternating runs of which the fastest counts.
         tiny: Leave the model of base size out.
     """
-    made = Ragged(*synthetic(names))
+    ragged = Ragged(*synthetic(names))
     with one_thread():
-        settings = [measure_setting("tiny", 64, 2, made, mentions, context, batch, curve, repeats)]
+        settings = [
+            measure_setting("tiny", 64, 2, ragged, mentions, context, batch, curve, repeats)
+        ]
         if not tiny:
             few = max(batch, mentions // 4)
             settings.append(
                 measure_setting(
-                    "base size", 768, 6, made, few, context, batch, (), max(1, repeats - 1)
+                    "base size", 768, 6, ragged, few, context, batch, (), max(1, repeats - 1)
                 )
             )
     return summarize("decode", settings, "mentions/s")

@@ -104,9 +104,9 @@ def measure_speed(documents: int = 20_000, files: int = 160, names: int = 60_000
     with tempfile.TemporaryDirectory() as place:
         for compressed in (False, True):
             kind = "compressed" if compressed else "plain"
-            made = pubmed(Path(place) / kind, texts, documents, files, compressed)
-            own, written = ours(linker, made, Path(place) / f"{kind}-out")
-            other, wanted = reference(linker, made, Path(place) / f"{kind}-other")
+            paths = pubmed(Path(place) / kind, texts, documents, files, compressed)
+            own, written = ours(linker, paths, Path(place) / f"{kind}-out")
+            other, wanted = reference(linker, paths, Path(place) / f"{kind}-other")
             settings.append(
                 {
                     "setting": f"{kind} XML",
@@ -115,7 +115,7 @@ def measure_speed(documents: int = 20_000, files: int = 160, names: int = 60_000
                     "documents": documents,
                     "files": files,
                     "names": names,
-                    "bytes": sum(path.stat().st_size for path in made),
+                    "bytes": sum(path.stat().st_size for path in paths),
                     "equal": written == wanted,
                     "ours": round(own, 3),
                     "reference": round(other, 3),
