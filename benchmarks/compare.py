@@ -49,10 +49,10 @@ def find_comparisons(
     result."""
     if name == "synonyms":
         checksum = samples_checksum(samples)
-        found = [r for r in list_stored("synonyms") if checksum in (None, r.protocol["samples"])]
-        if not found:
+        results = [r for r in list_stored("synonyms") if checksum in (None, r.protocol["samples"])]
+        if not results:
             raise InputError("nothing was scored on these synonyms: `make synonyms` first")
-        groups = list(group_results(alike(found)).values())
+        groups = list(group_results(alike(results)).values())
         comparisons = []
         for part in DATASETS:
             key = f"{part}/acc@1"
@@ -63,22 +63,22 @@ def find_comparisons(
     if name in linking_tasks() or name in END_TO_END:
         return [compare_linkers(name, split)]
     definition = find_task(name)
-    found = [
+    results = [
         r
         for r in list_stored("finetune", definition.name)
         if r.protocol["profile"] == profile and "share" not in r.protocol
     ]
-    if not found:
+    if not results:
         raise InputError(
             f"no results of {definition.name} with PROFILE={profile}: `make finetune"
             f" TASK={definition.name}` first"
         )
-    newest = found[-1]
+    newest = results[-1]
     title = f"{definition.name}, {newest.split} {newest.metric}, PROFILE={profile}"
-    same = alike(found)
+    same = alike(results)
     groups = list(group_results(same).values())
     left_out = list_replaced(same, groups)
-    if others := len(found) - len(same):
+    if others := len(results) - len(same):
         left_out.append(f"left out: {others} of other data or another split")
     return [Comparison(title, groups, newest.metric, left_out)]
 
@@ -88,11 +88,11 @@ def compare_linkers(name: str, split: str | None = None, advice: str = "") -> Co
 
     advice: the command that scores one. Raises InputError where there is no result.
     """
-    found = [r for r in list_stored("linking", name) if split in (None, r.split)]
-    if not found:
+    results = [r for r in list_stored("linking", name) if split in (None, r.split)]
+    if not results:
         raise InputError(f"no results of {name}: `{advice or f'make evaluate TASK={name}'}` first")
-    title = f"{name}, {found[-1].split} {found[-1].metric}"
-    return Comparison(title, list(group_results(alike(found)).values()), found[-1].metric)
+    title = f"{name}, {results[-1].split} {results[-1].metric}"
+    return Comparison(title, list(group_results(alike(results)).values()), results[-1].metric)
 
 
 def compare_chains(evaluations: Sequence[Evaluation]) -> Comparison:
@@ -105,22 +105,22 @@ def compare_chains(evaluations: Sequence[Evaluation]) -> Comparison:
     return Comparison(f"{first.task}, {first.split} {first.metric}", groups, first.metric)
 
 
-def format_comparisons(found: Sequence[Comparison], base: str | None = None) -> str:
+def format_comparisons(comparisons: Sequence[Comparison], base: str | None = None) -> str:
     """Each comparison as text: the best against each other, or each against `base`. Raises
     InputError for a base that is none of the systems."""
-    blocks = ([versus(one.title, one.groups, one.key, base), *one.left_out] for one in found)
+    blocks = ([versus(one.title, one.groups, one.key, base), *one.left_out] for one in comparisons)
     return "\n\n".join("\n".join(lines) for lines in blocks)
 
 
 BAR = 420  # pixels of the axis of a page's intervals
 
 
-def write_page(found: Sequence[Comparison], path: Path, base: str | None = None) -> Path:
+def write_page(comparisons: Sequence[Comparison], path: Path, base: str | None = None) -> Path:
     """Comparisons as a page (HTML) that needs no other file: scores with their intervals drawn, the
     best first, and the tests of each pair. Raises InputError for a file that is something else."""
     check_own(path, "page of a comparison", lambda line: "<title>Comparison</title>" in line)
     parts = ["<h1>Comparison</h1>"]
-    for one in found:
+    for one in comparisons:
         rows = sorted(one.groups, key=lambda g: -_mean(g, one.key))
         ends = [g.interval(one.key) or (0.0, 0.0) for g in rows]
         low, high = min(e[0] for e in ends), max(e[1] for e in ends)

@@ -49,14 +49,14 @@ def name_systems(models: Sequence[str]) -> dict[str, str]:
     papers = {model.partition("/")[0] for model in models} & (set(recipes()) - {"zh"})
     owner = papers.pop() if len(papers) == 1 else None
     variants = pipeline_of(owner)["variants"] if owner else {}
-    found: dict[str, str] = {}
+    systems: dict[str, str] = {}
     for model in models:
         if model not in recipes() and model in variants:
             files = variants[model].get("configs") or ["pretrain.yaml"]
-            found[model] = f"{owner}/{Path(files[-1]).stem}"
+            systems[model] = f"{owner}/{Path(files[-1]).stem}"
         else:
-            found[model] = model
-    return found
+            systems[model] = model
+    return systems
 
 
 def train_missing(systems: dict[str, str]) -> None:

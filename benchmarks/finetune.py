@@ -74,30 +74,33 @@ def log_model(seeds: Seeds, run: Path) -> None:
 
 def seed_result(seeds: Seeds, run: Path) -> Result:
     """The result of one seed, of what its run left in its folder (experiments.finetune)."""
-    found = read_json(run / "scores.json")
-    metric = found["metric"]
+    record = read_json(run / "scores.json")
+    metric = record["metric"]
     return Result(
         kind="finetune",
         task=seeds.task.name,
-        split=found["scored_on"],
+        split=record["scored_on"],
         metric=metric,
         protocol=trivial_protocol(
-            seeds.data, seeds.about["profile"], metric, found["scored_on"], seeds.about["share"]
+            seeds.data, seeds.about["profile"], metric, record["scored_on"], seeds.about["share"]
         ),
         model=model_of(seeds.model, seeds.encoder),
         options=dict(seeds.options),
-        seed=found["seed"],
-        scores={OVERALL: found["score"] | {"examples": found["examples"]}, SELECT: found["select"]},
+        seed=record["seed"],
+        scores={
+            OVERALL: record["score"] | {"examples": record["examples"]},
+            SELECT: record["select"],
+        },
         tallies=load_arrays(run / OUTCOMES),
         data={"task": seeds.data},
         details={
             **seeds.about,
-            "selected_on": found["selected_on"],
-            "variant": found["variant"],
-            "epoch": found["epoch"],
+            "selected_on": record["selected_on"],
+            "variant": record["variant"],
+            "epoch": record["epoch"],
         },
         request=str(seeds.base),
-        mlflow_run=found["mlflow_run"],
+        mlflow_run=record["mlflow_run"],
     )
 
 

@@ -79,8 +79,8 @@ def _seed_of_result(result: Result) -> int:
 def seed_of(run: str) -> int | None:
     """The seed in the name of a pre-training's run, "seed1" or "<hash>-seed1"; None for another
     name."""
-    found = re.search(r"(?:^|-)seed(\d+)$", run)
-    return int(found[1]) if found else None
+    match = re.search(r"(?:^|-)seed(\d+)$", run)
+    return int(match[1]) if match else None
 
 
 def training_of(run: str) -> str:

@@ -142,7 +142,7 @@ def overlaps(
             f"{wrong[0]}: a task without annotated mentions; expected one of entities or relations"
         )
     asked, graph_names = known_forms(graph, model, ckpt)
-    found: dict[str, Overlap | None] = {}
+    counted: dict[str, Overlap | None] = {}
     missing: dict[str, str] = {}
     for definition in definitions:
         try:
@@ -153,22 +153,22 @@ def overlaps(
         except InputError as error:
             missing[definition.name] = str(error)
             continue
-        found[definition.name] = None if several is None else overlap(several, graph_names)
-    if not found:
+        counted[definition.name] = None if several is None else overlap(several, graph_names)
+    if not counted:
         raise InputError(
             "no set could be counted:\n" + "\n".join(f"  {n}: {why}" for n, why in missing.items())
         )
-    return asked, found, missing
+    return asked, counted, missing
 
 
 def format_overlaps(
-    asked: str, found: Mapping[str, Overlap | None], missing: Mapping[str, str]
+    asked: str, counted: Mapping[str, Overlap | None], missing: Mapping[str, str]
 ) -> str:
     """The counts as aligned text, what was not counted below."""
     lines = [
         f"{'task':<16}{'mentions':>10}{'known':>10}{'share':>8}{'different':>11}{'known':>10}{'share':>8}"
     ]
-    for name, one in found.items():
+    for name, one in counted.items():
         if one is None:
             lines.append(f"{name:<16}{'-':>10}")
             continue

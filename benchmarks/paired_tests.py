@@ -65,10 +65,10 @@ def difference(
     one: Group, other: Group, key: str, style: Style, brackets: bool = False
 ) -> str | None:
     """The difference of two systems as text, with both tests; None where they cannot be paired."""
-    found = pair_results(one, other, key)
-    if found is None:
+    paired = pair_results(one, other, key)
+    if paired is None:
         return None
-    c, seeds = found
+    c, seeds = paired
     s, d = style.scale, style.digits
     ends = (f"{s * c.low:+.{d}f}", f"{s * c.high:+.{d}f}")
     interval = f"[{ends[0]}, {ends[1]}]" if brackets else f"95 % interval {ends[0]} to {ends[1]}"
@@ -105,8 +105,8 @@ def mark_below(one: Group, other: Group, pool: Iterable[Group], key: str) -> str
 
 def _mean_score(group: Group, key: str) -> float | None:
     """The mean over seeds of what the tallies of `key` come to."""
-    found = [score(t) for t in group.tallies(key).values()]
-    return float(np.mean(found)) if found else None
+    scores = [score(t) for t in group.tallies(key).values()]
+    return float(np.mean(scores)) if scores else None
 
 
 def others(mine: Group, pool: Iterable[Result], key: str) -> list[str]:
@@ -173,7 +173,7 @@ def format_tests(order: Sequence[Group], key: str, base: str | None = None) -> l
     lines = []
     pairs = _pairs(order, base)
     compared = [pair_results(one, other, key) for one, other in pairs]
-    p_seeds = [found[0].p_seeds if found else None for found in compared]
+    p_seeds = [paired[0].p_seeds if paired else None for paired in compared]
     adjusted = iter(adjust_holm([p for p in p_seeds if p is not None]))
     for (one, other), p in zip(pairs, p_seeds, strict=True):
         line = difference(one, other, key, style_of(one)) or "no common seed"

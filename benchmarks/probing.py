@@ -152,7 +152,7 @@ def guesses(
     A query that is too long for the model is not asked: it counts as not answered. Raises
     InputError for a query that the tokenizer does not turn into tokens with one mask.
     """
-    found: list[Guess] = []
+    collected: list[Guess] = []
     left_out: Counter[str] = Counter()
     ids: list[list[int]] = tokenizer([q.text.replace(MASK, tokenizer.mask_token) for q in queries])[
         "input_ids"
@@ -186,23 +186,23 @@ def guesses(
             for i, several in zip(fitting, filled, strict=True):
                 for rank, filling in enumerate(several, 1):
                     text = next(texts)
-                    found.append(Guess(i, n, rank, text, filling.score, form(text) in gold[i]))
-    return sorted(found, key=lambda g: (g.query, g.masks, g.rank)), left_out
+                    collected.append(Guess(i, n, rank, text, filling.score, form(text) in gold[i]))
+    return sorted(collected, key=lambda g: (g.query, g.masks, g.rank)), left_out
 
 
-def best_distinct(found: Sequence[Guess]) -> list[Guess]:
+def best_distinct(of_query: Sequence[Guess]) -> list[Guess]:
     """The BEST different guesses of one query over all lengths, by mean log probability per
     token."""
     best: dict[str, Guess] = {}
-    for guess in sorted(found, key=lambda g: (-g.score / g.masks, g.masks, g.rank)):
+    for guess in sorted(of_query, key=lambda g: (-g.score / g.masks, g.masks, g.rank)):
         best.setdefault(form(guess.text), guess)
     return list(best.values())[:BEST]
 
 
-def by_query(found: Sequence[Guess], count: int) -> list[list[Guess]]:
+def by_query(collected: Sequence[Guess], count: int) -> list[list[Guess]]:
     """The guesses of each of `count` queries."""
     several: list[list[Guess]] = [[] for _ in range(count)]
-    for guess in found:
+    for guess in collected:
         several[guess.query].append(guess)
     return several
 
@@ -210,9 +210,9 @@ def by_query(found: Sequence[Guess], count: int) -> list[list[Guess]]:
 # scores
 
 
-def is_answered(found: Sequence[Guess]) -> bool:
+def is_answered(of_query: Sequence[Guess]) -> bool:
     """Whether a guess of a query is right."""
-    return any(guess.right for guess in found)
+    return any(guess.right for guess in of_query)
 
 
 def hits(several: Sequence[Sequence[Guess]]) -> dict[str, np.ndarray]:
@@ -256,13 +256,13 @@ def tallies_of(
 
 
 def scores_of(
-    queries: Sequence[Query], found: Mapping[str, np.ndarray]
+    queries: Sequence[Query], counted: Mapping[str, np.ndarray]
 ) -> dict[str, dict[str, float]]:
     """{type: recall and strict recall, how many queries and relations}."""
     result = {}
     for name, rows in members(queries).items():
         relations = {queries[i].relation for i in np.flatnonzero(rows)}
-        result[name] = {measure: score(found[f"{name}/{measure}"]) for measure in MEASURES} | {
+        result[name] = {measure: score(counted[f"{name}/{measure}"]) for measure in MEASURES} | {
             "examples": int(rows.sum()),
             "relations": len(relations),
         }
@@ -326,10 +326,10 @@ def score_probing(probe: Probing) -> Result:
         f"{label(who.name, options)}: {len(queries):,} of {len(all_queries):,} queries, 1 to"
         f" {probe.masks} masks, {beams} beam{'s' if beams > 1 else ''}"
     )
-    found, left_out = guesses(
+    collected, left_out = guesses(
         lm.to(device), tokenizer, queries, probe.masks, beams, probe.special_tokens, probe.size
     )
-    several = by_query(found, len(queries))
+    several = by_query(collected, len(queries))
     distinct = [len({form(g.text) for g in own}) for own in several]
     drawn = len(queries) < len(all_queries)
     counted = tallies_of(queries, several)
@@ -362,7 +362,7 @@ def score_probing(probe: Probing) -> Result:
             },
         },
     )
-    columns = {field: [getattr(g, field) for g in found] for field in Guess._fields}
+    columns = {field: [getattr(g, field) for g in collected] for field in Guess._fields}
     with atomic_write(result_folder(result) / "guesses.parquet", "wb") as handle:
         pq.write_table(pa.table(columns), handle, compression="zstd")
     return save_logged(result, "probing")

@@ -24,7 +24,7 @@ TOLERANCE = 1e-6
 
 def load_runs(folders: Sequence[Path]) -> list[Result]:
     """The results in run folders and below them. Raises InputError for a folder without one."""
-    found: dict[str, Result] = {}
+    results: dict[str, Result] = {}
     for folder in folders:
         files = sorted(folder.glob(f"**/{FILE}"))
         if not files:
@@ -32,8 +32,8 @@ def load_runs(folders: Sequence[Path]) -> list[Result]:
                 f"{folder}: expected a folder with {FILE}, which kepl finetune, evaluate, synonyms"
                 " and probe write"
             )
-        found |= {str(file.parent.resolve()): load_result(file.parent) for file in files}
-    return sorted(found.values(), key=lambda r: r.created)
+        results |= {str(file.parent.resolve()): load_result(file.parent) for file in files}
+    return sorted(results.values(), key=lambda r: r.created)
 
 
 def publish(
@@ -108,13 +108,13 @@ def difference_record(one: Group, base: Group, command: str, machine: str) -> Re
     paired."""
     check_protocol("publish --against", [*one.results, *base.results])
     first = one.results[0]
-    found = pair_results(one, base, first.metric)
-    if found is None:
+    paired = pair_results(one, base, first.metric)
+    if paired is None:
         raise InputError(
             f"{one.label} and {base.label}: no common seed, or other examples; differences are of"
             " pairs"
         )
-    difference, _ = found
+    difference, _ = paired
     return Record(
         id=slug(first.task, one.label, "minus", base.label),
         task=f"{first.task}, {first.split}",

@@ -104,13 +104,13 @@ def load_records(root: Path = ROOT) -> dict[str, dict[str, Record]]:
     """{group: {id: record}} of docs/results. Raises InputError for a field that records do not
     have, or an id that repeats."""
     field_names = {one.name for one in fields(Record)}
-    found: dict[str, dict[str, Record]] = {}
+    groups: dict[str, dict[str, Record]] = {}
     for file in sorted((root / FOLDER).glob("*.json")):
         if file.name == "constants.json":
             continue
         common = dict(read_json(file))
         records = common.pop("records")
-        own = found.setdefault(file.stem, {})
+        own = groups.setdefault(file.stem, {})
         for one in records:
             values = common | one
             if unknown := sorted(set(values) - field_names):
@@ -121,7 +121,7 @@ def load_records(root: Path = ROOT) -> dict[str, dict[str, Record]]:
             if values["id"] in own:
                 raise InputError(f"{file}: two records with the id {values['id']!r}")
             own[values["id"]] = Record(**values)
-    return found
+    return groups
 
 
 def save_records(group: str, records: Iterable[Record], root: Path = ROOT) -> Path:
@@ -191,19 +191,19 @@ def problems(root: Path = ROOT) -> list[str]:
     point that is in no record."""
     records = load_records(root)
     constants: dict[str, str] = read_json(root / FOLDER / "constants.json")
-    found, used = [], set()
+    messages, used = [], set()
     for page in documents(root):
         text, name = page.read_text(), page.relative_to(root)
         groups = set(" ".join(GROUPS.findall(text)).split())
         for _, table, shown, _ in TABLE.findall(text):
             if render(table, records, root) != shown:
-                found.append(
+                messages.append(
                     f"{name}: the table {table} differs from its records; write it: make results"
                 )
             template = (root / FOLDER / "tables" / f"{table}.md").read_text()
             groups |= {place[1] for place in PLACE.finditer(template)}
         if unknown := sorted(groups - set(records)):
-            found.append(f"{name}: no group of records {', '.join(unknown)}")
+            messages.append(f"{name}: no group of records {', '.join(unknown)}")
         prose = NO_PROSE.sub(_blank, text)
         for phrase in sorted(constants, key=len, reverse=True):
             if phrase in prose:
@@ -214,15 +214,15 @@ def problems(root: Path = ROOT) -> list[str]:
         for match in DECIMAL.finditer(prose):
             if plain(match[0]) not in forms:
                 line = prose.count("\n", 0, match.start()) + 1
-                found.append(
+                messages.append(
                     f"{name}:{line}: {match[0]} is in no record of"
                     f" {', '.join(sorted(groups)) or 'this page'}"
                 )
-    found += [
+    messages += [
         f"{FOLDER / 'constants.json'}: {phrase!r} is in no document"
         for phrase in sorted(set(constants) - used)
     ]
-    return found
+    return messages
 
 
 def _blank(match: re.Match[str]) -> str:
@@ -237,10 +237,10 @@ def plain(number: str) -> str:
 def list_printed_forms(records: Iterable[Record]) -> set[str]:
     """Every way in which the numbers of records may be printed: with their digits, and rounded to
     fewer."""
-    found = set()
+    forms = set()
     for one in records:
         for value in (one.value, one.sd, *(one.interval or ())):
             if value is not None:
-                found |= {f"{abs(value):.{digits}f}" for digits in range(1, one.digits + 1)}
-        found |= {one.part(name) for name in ("p", "p_seeds") if getattr(one, name) is not None}
-    return found
+                forms |= {f"{abs(value):.{digits}f}" for digits in range(1, one.digits + 1)}
+        forms |= {one.part(name) for name in ("p", "p_seeds") if getattr(one, name) is not None}
+    return forms

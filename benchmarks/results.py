@@ -101,8 +101,8 @@ class Result:
 
     def value(self, metric: str | None = None, group: str = OVERALL) -> float | None:
         """A score, None where there is none; metric None: the task's own."""
-        found = self.scores.get(group, {}).get(metric or self.metric)
-        return None if found is None else float(found)
+        score = self.scores.get(group, {}).get(metric or self.metric)
+        return None if score is None else float(score)
 
 
 #: How options are shown in a label, in this order; others follow as NAME=value.

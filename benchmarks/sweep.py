@@ -177,7 +177,7 @@ def results(sweep: Sweep, parent: str) -> list[dict[str, Any]]:
     """
     sync(parent=parent)
     client = MlflowClient(tracking_uri())
-    found: list[Run] = []
+    runs: list[Run] = []
     token = None
     while True:
         page = client.search_runs(
@@ -185,7 +185,7 @@ def results(sweep: Sweep, parent: str) -> list[dict[str, Any]]:
             f"tags.`mlflow.parentRunId` = '{parent}'",
             page_token=token,
         )
-        found += list(page)
+        runs += list(page)
         if not (token := page.token):
             break
     order = {digest(p): i for i, p in enumerate(sweep.points)}
@@ -196,7 +196,7 @@ def results(sweep: Sweep, parent: str) -> list[dict[str, Any]]:
             "name": run.info.run_name,
             "metrics": dict(run.data.metrics),
         }
-        for point, run in _newest(found)
+        for point, run in _newest(runs)
     ]
     with_runs = {digest(row["point"]) for row in rows}
     rows += [

@@ -112,14 +112,14 @@ def with_neighbours(folder: str | Path, max_length: int = NAME_TOKENS) -> Linked
 
     Raises InputError when the export lacks a file.
     """
-    found, tokenizer = links(folder), load_tokenizer(str(folder))
+    link, tokenizer = links(folder), load_tokenizer(str(folder))
     degree = np.load(Path(folder) / "degree.npy", allow_pickle=False)
 
     def link_names(names: Sequence[str]) -> np.ndarray:
         offsets = tokenizer(
             list(names), truncation=True, max_length=max_length, return_offsets_mapping=True
         )["offset_mapping"]
-        mentions = found(list(names), offsets)
+        mentions = link(list(names), offsets)
         return np.isin(np.arange(len(names)), mentions[degree[mentions[:, 3]] > 0, 0])
 
     return link_names
@@ -159,13 +159,13 @@ def samples_checksum(samples: Path | None) -> str | None:
     none."""
     if samples is None:
         return None
-    found = read_manifest(samples).get("sha256")
-    if not isinstance(found, str):  # a graph's manifest has a checksum for each of its files
+    checksum = read_manifest(samples).get("sha256")
+    if not isinstance(checksum, str):  # a graph's manifest has a checksum for each of its files
         raise InputError(
             f"SAMPLES={samples}: no samples of synonyms; expected a folder of datamodules.synonyms"
             " build"
         )
-    return found
+    return checksum
 
 
 def score_retrieval(asked: Retrieval) -> Result:
@@ -179,11 +179,11 @@ def score_retrieval(asked: Retrieval) -> Result:
     who, shown, identity, vectors, has_neighbours = vectors_of(
         asked.model, asked.ckpt, asked.linker, linked, asked.seed
     )
-    found = hits(samples, vectors)
+    hit = hits(samples, vectors)
     if has_neighbours is not None:
         inside |= sides(samples, has_neighbours)
     tallies = {
-        f"{name}/acc@1": np.stack([found[rows], np.ones(int(rows.sum()))], axis=1)
+        f"{name}/acc@1": np.stack([hit[rows], np.ones(int(rows.sum()))], axis=1)
         for name, rows in inside.items()
         if rows.any()
     }

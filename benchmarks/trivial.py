@@ -62,24 +62,24 @@ class TextDictionary:
         """(first unit, last unit + 1, name) of every known name in the text, longest first at each
         place."""
         place = units(example, self.language)
-        found = []
+        occurrences = []
         for first in range(len(place)):
             for last in range(min(len(place), first + self.longest), first, -1):
                 name = example.text[place[first][0] : place[last - 1][1]]
                 if name in self.kind:
-                    found.append((first, last, name))
-        return found
+                    occurrences.append((first, last, name))
+        return occurrences
 
     def find(self, example: Tagged, share: float) -> list[tuple[int, int, str]]:
         """(start, end, type) of the names with at least `share`, from left to right, in
         characters."""
         place = units(example, self.language)
-        found, reached = [], 0
+        mentions, reached = [], 0
         for first, last, name in self._occurrences(example):
             if first >= reached and self.share[name] >= share:
-                found.append((place[first][0], place[last - 1][1], self.kind[name]))
+                mentions.append((place[first][0], place[last - 1][1], self.kind[name]))
                 reached = last
-        return found
+        return mentions
 
 
 class Cosines:
@@ -175,12 +175,12 @@ def list_choices(task: Task, train: Sequence[Any]) -> list[Choice]:
 
         return [with_share(share) for share in SHARES]
     if kind == "relation":
-        found = find_majorities(train, manifest.get("markers") or [], manifest.get("negative"))
+        majorities = find_majorities(train, manifest.get("markers") or [], manifest.get("negative"))
 
         def with_majority(name: str, label: Callable[[Relation], str]) -> Choice:
             return Choice(name, lambda examples: [label(e) for e in examples])
 
-        return [with_majority(name, label) for name, label in found.items()]
+        return [with_majority(name, label) for name, label in majorities.items()]
     cosines = Cosines(train)
     if kind == "ranking":
         return [Choice("TF-IDF cosine", lambda examples: cosines.measure(examples).tolist())]
@@ -245,28 +245,28 @@ def save_trivial(
 
     name: of the task; data: its checksum; profile: with whose results it is compared.
     """
-    found = score_trivial(task, share, seed)
+    scored = score_trivial(task, share, seed)
     metric = task.manifest["metric"]
-    protocol = trivial_protocol(data, profile, metric, found.selection.scored, share)
-    count = len(found.tallies[metric])
+    protocol = trivial_protocol(data, profile, metric, scored.selection.scored, share)
+    count = len(scored.tallies[metric])
     result = Result(
         kind="finetune",
         task=name,
-        split=found.selection.scored,
+        split=scored.selection.scored,
         metric=metric,
         protocol=protocol,
-        model=Model(TRIVIAL, identity=found.name),
+        model=Model(TRIVIAL, identity=scored.name),
         seed=seed,
-        scores={OVERALL: found.score | {"examples": count}, SELECT: found.select},
-        tallies=found.tallies,
+        scores={OVERALL: scored.score | {"examples": count}, SELECT: scored.select},
+        tallies=scored.tallies,
         data={"task": data},
         details={
             "profile": profile,
             "suite": task.manifest.get("suite"),
             "variant": task.manifest.get("variant"),
-            "selected_on": found.selection.selected_on,
-            "system": found.name,
-            "choices": found.choices,
+            "selected_on": scored.selection.selected_on,
+            "system": scored.name,
+            "choices": scored.choices,
         },
         request=digest(protocol),
     )

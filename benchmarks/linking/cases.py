@@ -127,15 +127,15 @@ def chain_cases(run: Run) -> list[Case]:
         text = fold.documents[line["id"]]
         gold = [Place(start, end, frozenset(ids)) for start, end, ids in line["gold"]]
         total += sum(bool(place.concepts) for place in gold)
-        found = [place_of(row[0], row[1], row[3], dictionary) for row in line["found"]]
+        predicted = [place_of(row[0], row[1], row[3], dictionary) for row in line["found"]]
         for place in gold:
-            reason = error_of(place, found) if place.concepts else "right"
+            reason = error_of(place, predicted) if place.concepts else "right"
             if reason != "right":
-                over = [p for p in found if p.overlaps(place)]
+                over = [p for p in predicted if p.overlaps(place)]
                 said = "; ".join(f"{text[p.start : p.end]} = {_name(p, dictionary)}" for p in over)
                 mention = text[place.start : place.end].lower()
                 groups[mention, _name(place, dictionary), said, reason] += 1
-        for place in found:
+        for place in predicted:
             if not any(place.overlaps(g) for g in gold):
                 mention = text[place.start : place.end].lower()
                 groups[mention, "", _name(place, dictionary), "no mention is there"] += 1
@@ -210,13 +210,14 @@ def write_cases(run: Run, top: int = 20) -> str:
     InputError for a `top` below 1."""
     if top < 1:
         raise InputError(f"--top {top}: expected a whole number, 1 or more")
-    found = cases(run)
+    every_case = cases(run)
     file = Path(run.result.folder) / "cases.csv"
     with atomic_write(file) as handle:
         writer = CsvWriter(handle)
         writer.writerow(Case._fields)
-        writer.writerows((*c[:2], f"{c.share:.3f}", *c[3:]) for c in found)
-    wrong, against = sum(c.times for c in found), sum(c.times for c in found if c.in_train)
+        writer.writerows((*c[:2], f"{c.share:.3f}", *c[3:]) for c in every_case)
+    wrong = sum(c.times for c in every_case)
+    against = sum(c.times for c in every_case if c.in_train)
     of_chain = "gold" in run.result.protocol
     total = run.result.protocol["gold"] if of_chain else len(run.predictions)
     if of_chain:
@@ -227,11 +228,11 @@ def write_cases(run: Run, top: int = 20) -> str:
         points = "points of Acc@1"
     text = [
         f"{run.result.task}, {run.result.split}, {run.result.label}: {errors},"
-        f" {len(found):,} different cases; all in {file}"
+        f" {len(every_case):,} different cases; all in {file}"
     ]
     if any("train" in fold.splits for fold in run.folds):
         text.append(f"train annotates the same string in {against:,} of them")
-    for c in found[:top]:
+    for c in every_case[:top]:
         text.append(
             f"\n{c.mention}  x{c.times}, {c.share:.2f} {points} ({c.reason})\n  gold     "
             f" {c.gold}\n  predicted {c.predicted}\n  in train "

@@ -91,7 +91,7 @@ class Place(NamedTuple):
 def gold_places(mentions: Iterable[Mention], dictionary: Dictionary) -> dict[str, list[Place]]:
     """{document: its places}, one for each concept of a mention; of one that the dictionary lacks
     the id with a `?`."""
-    found: dict[str, list[Place]] = defaultdict(list)
+    places: dict[str, list[Place]] = defaultdict(list)
     for mention in mentions:
         if mention.start is None or mention.end is None:
             raise InputError(
@@ -100,8 +100,8 @@ def gold_places(mentions: Iterable[Mention], dictionary: Dictionary) -> dict[str
             )
         for ids in mention.gold:
             concepts = dictionary.concepts_of(ids) or frozenset(f"?{one}" for one in ids)
-            found[mention.document].append(Place(mention.start, mention.end, concepts))
-    return found
+            places[mention.document].append(Place(mention.start, mention.end, concepts))
+    return places
 
 
 def graph_of(dictionary: Dictionary, folder: Path) -> Path:
@@ -157,22 +157,22 @@ def graph_of(dictionary: Dictionary, folder: Path) -> Path:
 
 
 def count_matches(
-    found: Sequence[Place], gold: Sequence[Place], overlap: bool, concepts: bool
+    predicted: Sequence[Place], gold: Sequence[Place], overlap: bool, concepts: bool
 ) -> int:
-    """How many of `gold` have a place of `found` of their own: the same span, or one that overlaps
-    it; the same concept, or any.
+    """How many of `gold` have a place of `predicted` of their own: the same span, or one that
+    overlaps it; the same concept, or any.
 
-    The most that can be matched at once (a maximum matching), so the order of neither decides.
+    This is a maximum matching, so the order of neither decides.
     """
 
     def fits(a: Place, b: Place) -> bool:
         near = a.overlaps(b) if overlap else (a.start, a.end) == (b.start, b.end)
         return near and (not concepts or bool(a.concepts & b.concepts))
 
-    owner: dict[int, int] = {}  # found -> gold
+    owner: dict[int, int] = {}  # predicted -> gold
 
     def assign(number: int, tried: set[int]) -> bool:
-        for i, place in enumerate(found):
+        for i, place in enumerate(predicted):
             if i not in tried and fits(place, gold[number]):
                 tried.add(i)
                 if i not in owner or assign(owner[i], tried):
@@ -183,10 +183,12 @@ def count_matches(
     return sum(assign(number, set()) for number in range(len(gold)))
 
 
-def tallies_of(found: Sequence[Place], gold: Sequence[Place]) -> dict[str, tuple[int, int, int]]:
-    """{measure: (right, found, gold)} of one text."""
-    spans, gold_spans = _distinct_spans(found), _distinct_spans(gold)
-    linked, gold_linked = [p for p in found if p.concepts], [p for p in gold if p.concepts]
+def tallies_of(
+    predicted: Sequence[Place], gold: Sequence[Place]
+) -> dict[str, tuple[int, int, int]]:
+    """{measure: (right, predicted, gold)} of one text."""
+    spans, gold_spans = _distinct_spans(predicted), _distinct_spans(gold)
+    linked, gold_linked = [p for p in predicted if p.concepts], [p for p in gold if p.concepts]
     concepts, gold_concepts = _distinct_concepts(linked), _distinct_concepts(gold_linked)
     return {
         METRIC: _tally(linked, gold_linked, False, True),
@@ -207,14 +209,14 @@ def _distinct_concepts(places: Sequence[Place]) -> list[Place]:
 
 
 def _tally(
-    found: Sequence[Place], gold: Sequence[Place], overlap: bool, concepts: bool
+    predicted: Sequence[Place], gold: Sequence[Place], overlap: bool, concepts: bool
 ) -> tuple[int, int, int]:
-    return count_matches(found, gold, overlap, concepts), len(found), len(gold)
+    return count_matches(predicted, gold, overlap, concepts), len(predicted), len(gold)
 
 
-def error_of(place: Place, found: Sequence[Place]) -> str:
+def error_of(place: Place, predicted: Sequence[Place]) -> str:
     """What became of a gold place: right, or why not."""
-    over = [p for p in found if p.overlaps(place)]
+    over = [p for p in predicted if p.overlaps(place)]
     same = [p for p in over if (p.start, p.end) == (place.start, place.end)]
     if any(p.concepts & place.concepts for p in same):
         return "right"
@@ -229,9 +231,9 @@ def error_of(place: Place, found: Sequence[Place]) -> str:
 
 def precision_recall(counts: np.ndarray) -> dict[str, float]:
     """Precision, recall and F1 of (n, 3) counts; 0 where nothing is found or gold."""
-    right, found, gold = counts.sum(0)
+    right, predicted, gold = counts.sum(0)
     return {
-        "precision": float(right / max(1, found)),
+        "precision": float(right / max(1, predicted)),
         "recall": float(right / max(1, gold)),
         METRIC: score(counts),
         "examples": len(counts),
@@ -294,11 +296,11 @@ def link_texts(
     pipeline.prepare()
     started = time.perf_counter()
     names = list(texts)
-    found: dict[str, list[Linked]] = {}
+    linked: dict[str, list[Linked]] = {}
     for begin in range(0, len(names), AT_ONCE):
         some = names[begin : begin + AT_ONCE]
-        found |= zip(some, pipeline.link([texts[name] for name in some]), strict=True)
-    return pipeline, Measured(found, time.perf_counter() - started, started - began)
+        linked |= zip(some, pipeline.link([texts[name] for name in some]), strict=True)
+    return pipeline, Measured(linked, time.perf_counter() - started, started - began)
 
 
 def place_of(start: int, end: int, entity: str | None, dictionary: Dictionary) -> Place:
@@ -312,7 +314,7 @@ def place_of(start: int, end: int, entity: str | None, dictionary: Dictionary) -
 
 def result_of(
     data: Annotated,
-    found: Mapping[str, Sequence[Place]],
+    predicted: Mapping[str, Sequence[Place]],
     graph: Path,
     model: Model,
     options: dict[str, Any],
@@ -321,7 +323,7 @@ def result_of(
     """The scores of what was found in each text. options: what tells a linker from the same used
     otherwise."""
     fold, gold = data.fold, data.gold
-    rows = [tallies_of(found[document], gold[document]) for document in data.texts]
+    rows = [tallies_of(predicted[document], gold[document]) for document in data.texts]
     tallies = {measure: np.array([row[measure] for row in rows], np.int64) for measure in MEASURES}
     linked: list[Place] = []  # gold places with a concept
     errors: Counter[str] = Counter()
@@ -329,8 +331,8 @@ def result_of(
     for document in data.texts:
         linked_here = [g for g in gold[document] if g.concepts]
         linked += linked_here
-        errors.update(error_of(g, found[document]) for g in linked_here)
-        for place in found[document]:
+        errors.update(error_of(g, predicted[document]) for g in linked_here)
+        for place in predicted[document]:
             over = [g for g in gold[document] if place.overlaps(g)]
             spurious += not over
             unnamed += bool(over) and not any(g.concepts for g in over)
@@ -374,13 +376,13 @@ def result_of(
 def write_predictions(
     result: Result,
     data: Annotated,
-    found: Mapping[str, Sequence[Sequence[Any]]],
+    predicted: Mapping[str, Sequence[Sequence[Any]]],
     right: Mapping[str, Sequence[bool]] | None = None,
 ) -> None:
     """predictions.jsonl of a result: each text's gold places, what was found, and which of it is
     right."""
     with atomic_write(result_folder(result) / "predictions.jsonl") as handle:
-        for document, mentions in found.items():
+        for document, mentions in predicted.items():
             gold = [[p.start, p.end, sorted(p.concepts)] for p in data.gold[document]]
             line: dict[str, Any] = {"id": document, "gold": gold, "found": mentions}
             line |= {"right": list(right[document])} if right is not None else {}
@@ -399,14 +401,14 @@ def score_chain(asked: Evaluation) -> Result:
     pipeline, measured = link_texts(
         graph, chain, data.texts, asked.linker, asked.work, nil, asked.matching
     )
-    found: dict[str, list[Place]] = {}
+    predicted: dict[str, list[Place]] = {}
     shown: dict[str, list[list[Any]]] = {}
     right: dict[str, list[bool]] = {}
     for d, mentions in measured.found.items():
         counted = [m for m in mentions if data.counts_at(d, m.start, m.end)]
         shown[d] = [[m.start, m.end, m.text, m.entity, m.name, m.score] for m in counted]
-        found[d] = [place_of(m.start, m.end, m.entity, dictionary) for m in counted]
-        right[d] = [count_matches([p], data.gold[d], False, True) > 0 for p in found[d]]
+        predicted[d] = [place_of(m.start, m.end, m.entity, dictionary) for m in counted]
+        right[d] = [count_matches([p], data.gold[d], False, True) > 0 for p in predicted[d]]
     warn_of_training_texts(pipeline.steps.detectors, data)
     details = {
         "linker": {
@@ -421,7 +423,7 @@ def score_chain(asked: Evaluation) -> Result:
     options = {name: value for name, value in asked.matching.settings().items() if value != BEST}
     if nil is not None:
         options["threshold"] = nil
-    result = result_of(data, found, graph, model, options, details)
+    result = result_of(data, predicted, graph, model, options, details)
     write_predictions(result, data, shown, right)
     return save_logged(result, name)
 

@@ -78,12 +78,12 @@ class Measured(NamedTuple):
 def measure(make: Callable[[Names], Linker], folds: Sequence[Prepared], composite: str) -> Measured:
     ranks, rankings, shares, started = [], [], [], time.perf_counter()
     for fold in folds:
-        found = link_fold(make(fold.names), fold)
-        rows = zip(fold.mentions, found, strict=True)
+        ranked = link_fold(make(fold.names), fold)
+        rows = zip(fold.mentions, ranked, strict=True)
         of_mentions = [s.rank_of(m, r, fold.names.dictionary, composite) for m, r in rows]
         ranks.append(np.array(of_mentions, dtype=np.int64))
-        rankings.append(found)
-        shares.append(s.split_ties(fold.mentions, found, ranks[-1], fold.names.dictionary))
+        rankings.append(ranked)
+        shares.append(s.split_ties(fold.mentions, ranked, ranks[-1], fold.names.dictionary))
     return Measured(ranks, rankings, shares, time.perf_counter() - started)
 
 
@@ -217,8 +217,8 @@ def _save_with_predictions(result: Result, measured: Measured, folds: Sequence[P
     lines = []
     tied = 0
     per_fold = zip(folds, measured.rankings, measured.ranks, strict=True)
-    for number, (fold, found, ranks) in enumerate(per_fold):
-        for mention, rankings, rank in zip(fold.mentions, found, ranks, strict=True):
+    for number, (fold, ranked, ranks) in enumerate(per_fold):
+        for mention, rankings, rank in zip(fold.mentions, ranked, ranks, strict=True):
             line = s.prediction(mention, rankings, int(rank), fold.names)
             lines.append(line | {"fold": number})
             tied += s.is_tied(rankings)

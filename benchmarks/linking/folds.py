@@ -247,12 +247,12 @@ def choose_linkers(asked: Evaluation, tuned: Tuned | None, baselines: Mapping[st
                 " Take another MODEL="
             )
     else:
-        found = encoder(name, asked.ckpt)
-        linkers = [linkable_of(found, options)]
+        start = encoder(name, asked.ckpt)
+        linkers = [linkable_of(start, options)]
         if asked.rerank:
             then, label = make_reranking(asked.rerank, options)
             linkers = [Reranked(linkers[0], then, label)]
-        model = model_of(name, found)
+        model = model_of(name, start)
     uses = frozenset[str]().union(*(one.uses for one in linkers))
     check_uses(given_options(options), uses, f"the linker {model.name}")
     return Chosen(model, linkers, own, options.backend)
@@ -262,7 +262,7 @@ def back_off(one: Linkable, asked: Evaluation) -> Callable[[Names], Linker]:
     """What makes a linker of names, after exact match where that is asked for."""
 
     def make(names: Names) -> Linker:
-        found = one.on(names, asked.work)
-        return BackOff(names, found) if asked.backoff else found
+        linker = one.on(names, asked.work)
+        return BackOff(names, linker) if asked.backoff else linker
 
     return make

@@ -143,9 +143,9 @@ def read_answers(result: Result) -> list[Answer]:
         if "found" in line:
             rights = line.get("right", [])
             rows = [
-                (line["id"], found[5], right)
-                for found, right in zip(line["found"], rights, strict=False)
-                if found[3] is not None
+                (line["id"], mention[5], right)
+                for mention, right in zip(line["found"], rights, strict=False)
+                if mention[3] is not None
             ]
         else:
             scores = line["score"]

@@ -50,7 +50,7 @@ def samples_of(linker: Linkable, fold: prepare.Prepared) -> dict[str, list[Sampl
     ordered = sorted(set(owners), key=digest)
     held = frozenset(ordered[: math.ceil(HELD_OUT * len(ordered))])
     rankings = prepare.link_fold(linker.on(fold.names, Work()), fold)
-    found: dict[str, dict[str, Sample]] = {"train": {}, "held_out": {}}
+    samples: dict[str, dict[str, Sample]] = {"train": {}, "held_out": {}}
     rows = zip(fold.mentions, owners, fold.parts, fold.contexts, rankings, strict=True)
     for mention, owner, parts, context, ranked in rows:
         if len(parts) != 1 or not ranked[0]:
@@ -58,8 +58,8 @@ def samples_of(linker: Linkable, fold: prepare.Prepared) -> dict[str, list[Sampl
         right = right_concepts(mention, fold.names.dictionary)
         sample = sample_of(parts[0], context, ranked[0], fold.names, right)
         part = "held_out" if owner in held else "train"
-        found[part].setdefault(digest(sample), sample)
-    return {part: list(own.values()) for part, own in found.items()}
+        samples[part].setdefault(digest(sample), sample)
+    return {part: list(own.values()) for part, own in samples.items()}
 
 
 def reranked_scores(asked: Reranking) -> list[list[Result]]:

@@ -75,7 +75,7 @@ def scores(ranks: np.ndarray) -> dict[str, float]:
 
 def split_ties(
     mentions: Sequence[Mention],
-    found: Sequence[Sequence[Ranking]],
+    ranked: Sequence[Sequence[Ranking]],
     ranks: np.ndarray,
     dictionary: Dictionary,
 ) -> np.ndarray:
@@ -86,7 +86,7 @@ def split_ties(
     mention counts as it is.
     """
     values = (ranks == 1).astype(float)
-    for row, (mention, rankings) in enumerate(zip(mentions, found, strict=True)):
+    for row, (mention, rankings) in enumerate(zip(mentions, ranked, strict=True)):
         if is_tied(rankings):
             best = rankings[0][0]
             tied = [
@@ -171,15 +171,15 @@ def language_populations(mentions: Sequence[Mention]) -> dict[str, np.ndarray]:
     Words, which :func:`populations` counts, are not written apart in Chinese.
     """
     lengths = np.array([len(m.mention) for m in mentions], np.int64)
-    found = {}
+    groups = {}
     for least, most in LENGTHS:
         title = f"{least} to {most} characters" if most else f"{least} characters or more"
-        found[title] = (lengths >= least) & (lengths <= (most or lengths.max(initial=0)))
+        groups[title] = (lengths >= least) & (lengths <= (most or lengths.max(initial=0)))
     kinds = np.array([m.kind for m in mentions], object)
     for kind, count in sorted(Counter(kinds).items()):
         if kind and count >= FEWEST:
-            found[f"kind: {kind}"] = kinds == kind
-    return found
+            groups[f"kind: {kind}"] = kinds == kind
+    return groups
 
 
 # errors

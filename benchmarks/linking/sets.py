@@ -97,16 +97,16 @@ def count_pairs(said: Sequence[frozenset[str]], gold: Sequence[frozenset[str]]) 
     return np.array(rows, np.int64).reshape(-1, 3)
 
 
-def choose_threshold(found: Sequence[Sequence[Ranking]], gold: Sequence[frozenset[str]]) -> float:
+def choose_threshold(ranked: Sequence[Sequence[Ranking]], gold: Sequence[frozenset[str]]) -> float:
     """The score from which on a part's concept is said, of the highest F1; of equal ones the
     lowest. Of more than 200 scores, 200 at equal distances of rank are tried."""
-    scores = np.unique([ranking[0].score for parts in found for ranking in parts if ranking])
+    scores = np.unique([ranking[0].score for parts in ranked for ranking in parts if ranking])
     if not len(scores):
         return 0.0
     tried = scores[np.unique(np.linspace(0, len(scores) - 1, 200).astype(int))]
     f1 = []
     for threshold in tried:
-        said = [answer(parts, threshold) for parts in found]
+        said = [answer(parts, threshold) for parts in ranked]
         f1.append(precision_recall(count_pairs(said, gold))[METRIC])
     return float(tried[int(np.argmax(f1))])
 
@@ -119,8 +119,8 @@ def answers_of(make: Callable[[Names], Linker], fold: Fold) -> Answers:
     gold = [gold_of(m, fold.dev.names) for m in fold.dev.mentions]
     threshold = choose_threshold(prepare.link_fold(linker, fold.dev), gold)
     linker = linker if same else make(fold.scored.names)
-    found = prepare.link_fold(linker, fold.scored)
-    said = [answer(parts, threshold) for parts in found]
+    ranked = prepare.link_fold(linker, fold.scored)
+    said = [answer(parts, threshold) for parts in ranked]
     return Answers(said, threshold, time.perf_counter() - started, linker)
 
 

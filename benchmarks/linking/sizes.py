@@ -24,11 +24,11 @@ def linking_sizes(name: str, files: Files, graph: Path | None = None) -> dict[st
     for fold in prepared_folds(linking_task(name), files, graph):
         loaded: dict[str, Linking] = {split: load_linking(folder) for split, folder in fold.items()}
         last = loaded.get("test") or loaded["dev"]
-        found = {
+        counts = {
             "names": len(set(last.dictionary.names)),
             "concepts": len(set(last.dictionary.ids)),
         }
-        found["train"] = len(last.splits.get("train", ()))
-        found |= {split: len(one.splits[split]) for split, one in loaded.items()}
-        sizes.append(found)
+        counts["train"] = len(last.splits.get("train", ()))
+        counts |= {split: len(one.splits[split]) for split, one in loaded.items()}
+        sizes.append(counts)
     return {key: round(float(np.mean([of_fold[key] for of_fold in sizes]))) for key in sizes[0]}

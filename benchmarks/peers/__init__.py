@@ -250,11 +250,11 @@ def save_scores(
 ) -> Result:
     """The result of what a process found, saved and logged."""
     dictionary = data.fold.dictionary
-    found: dict[str, list[Place]] = {}
+    predicted: dict[str, list[Place]] = {}
     shown: dict[str, list[list[Any]]] = {}
     for d, text in data.texts.items():
         rows = [row for row in answer["found"][d] if data.counts_at(d, row[0], row[1])]
-        found[d] = [place_of(a, b, entity, dictionary) for a, b, entity in rows]
+        predicted[d] = [place_of(a, b, entity, dictionary) for a, b, entity in rows]
         shown[d] = [[a, b, text[a:b], entity, None, None] for a, b, entity in rows]
     sentences = sum(len(sentence_starts(text)) for text in data.texts.values())
     details = {
@@ -264,7 +264,7 @@ def save_scores(
         "memory": round(answer["memory"]),
         "texts_a_second": round(len(data.texts) / max(answer["seconds"], 1e-9), 1),
     }
-    result = result_of(data, found, graph, Model(title, "", identity), {}, details)
+    result = result_of(data, predicted, graph, Model(title, "", identity), {}, details)
     write_predictions(result, data, shown)
     return save_logged(result, data.task)
 
@@ -280,7 +280,7 @@ def chains_with_options(
     Raises InputError for what is no chain, and for an option that none of the chains uses.
     """
     options = given_options(linker)
-    found: dict[str, tuple[Pipeline, dict[str, Any]]] = {}
+    pipelines: dict[str, tuple[Pipeline, dict[str, Any]]] = {}
     unused = []
     for chain in chains:
         own = options
@@ -289,11 +289,11 @@ def chains_with_options(
         except UnusedOptions as error:
             own = {name: value for name, value in options.items() if name not in error.options}
             pipeline = Pipeline(graph, chain, nil, 1, None, **own)
-        found[chain] = pipeline, own
+        pipelines[chain] = pipeline, own
         unused.append(set(options) - set(own))
     if unused_by_all := set.intersection(*unused):
         raise UnusedOptions(unused_by_all, " and ".join(chains))
-    return found
+    return pipelines
 
 
 def check_peers(peers: Sequence[str]) -> None:

@@ -85,11 +85,11 @@ def scale_size(size: float, scale: float, least: int = 1) -> int:
 def word(number: int) -> str:
     """A word of two syllables or more, another one for each number."""
     number += len(SYLLABLES)
-    found = ""
+    syllables = ""
     while number:
         number, digit = divmod(number, len(SYLLABLES))
-        found = SYLLABLES[digit] + found
-    return found
+        syllables = SYLLABLES[digit] + syllables
+    return syllables
 
 
 def english_name(concept: int, form: int) -> str:
@@ -236,13 +236,13 @@ def pubmedds(
     documents, concepts = scale_size(documents, scale, 40), scale_size(concepts, scale, 300)
     with atomic_write(place) as handle:
         for number, title in enumerate(sentences(rng, documents, 10)):
-            text, found = "", []
+            text, mentioned = "", []
             meant = frequent_first(rng, concepts, mentions)
             for concept, sentence in zip(
                 meant, sentences(rng, mentions, max(2, words // mentions - 3)), strict=True
             ):
                 name = english_name(int(concept), int(rng.integers(0, 2)))
-                found.append(
+                mentioned.append(
                     {
                         "mention": name,
                         "start_offset": len(text),
@@ -254,7 +254,9 @@ def pubmedds(
             if number < 4:
                 text = hold_out(f"{title}\n{text}", held_out, ".").partition("\n")[2]
             handle.write(
-                json.dumps({"_id": str(number), "title": title, "text": text, "mentions": found})
+                json.dumps(
+                    {"_id": str(number), "title": title, "text": text, "mentions": mentioned}
+                )
                 + "\n"
             )
     return f"{documents:,} documents of some {words} words"
@@ -375,11 +377,11 @@ def vocabulary(size: int, language: Literal["en", "zh"]) -> list[str]:
     special = ["[PAD]", *unused, "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     marks = string.digits + string.ascii_lowercase + string.punctuation
     pieces = [f"##{p}" for p in (*string.digits, *string.ascii_lowercase, *SYLLABLES)]
-    found = dict.fromkeys([*special, *marks, *"，。、；：？！", *pieces])
+    tokens = dict.fromkeys([*special, *marks, *"，。、；：？！", *pieces])
     if language == "zh":
-        found |= dict.fromkeys(chr(c) for c in range(0x4E00, 0xA000))
-    found |= dict.fromkeys([*SMALL, *(word(n) for n in range(max(0, size - len(found))))])
-    return list(found)[:size]
+        tokens |= dict.fromkeys(chr(c) for c in range(0x4E00, 0xA000))
+    tokens |= dict.fromkeys([*SMALL, *(word(n) for n in range(max(0, size - len(tokens))))])
+    return list(tokens)[:size]
 
 
 def bert(

@@ -68,11 +68,11 @@ class System:
 
 def distinct(wanted: Iterable[System]) -> list[System]:
     """The systems, each once."""
-    found: list[System] = []
+    result: list[System] = []
     for system in wanted:
-        if system not in found:
-            found.append(system)
-    return found
+        if system not in result:
+            result.append(system)
+    return result
 
 
 def systems(table: Table) -> list[System]:
@@ -91,26 +91,26 @@ def find_linking(
     last one alone."""
     folds = ",".join(map(str, choices.folds)) or "all"
     split = choices.split or split
-    found = [
+    results = [
         r
         for r in list_stored("linking", task)
         if r.split == split and r.protocol["fold_numbers"] == folds
     ]
-    check_protocol(task, found, varies, "Say which with SPLIT= or FOLDS=.")
-    last = {r.model.name: r for r in found if r.model.name in BASELINES}
-    return [r for r in found if r.model.name not in BASELINES or last[r.model.name] is r]
+    check_protocol(task, results, varies, "Say which with SPLIT= or FOLDS=.")
+    last = {r.model.name: r for r in results if r.model.name in BASELINES}
+    return [r for r in results if r.model.name not in BASELINES or last[r.model.name] is r]
 
 
 def fine_tuned(task: str, wanted: Sequence[System], profile: str | None = None) -> list[Result]:
     """Results of a fine-tuning task, all of one protocol."""
-    found = [
+    results = [
         r
         for r in list_stored("finetune", task)
         if profile in (None, r.protocol["profile"]) and "share" not in r.protocol
     ]
     kept: list[Result] = []
     for system in distinct(wanted):
-        group = system.group(found)
+        group = system.group(results)
         if group:
             kept += group.results
     check_protocol(task, kept, (), "Say which with PROFILE=.")
@@ -120,8 +120,8 @@ def fine_tuned(task: str, wanted: Sequence[System], profile: str | None = None) 
 def find_retrieval(wanted: Sequence[System], samples: str | None) -> list[Result]:
     """Results of synonym retrieval on the samples with this checksum, or on the only ones there
     are."""
-    found = [r for r in list_stored("synonyms") if samples in (None, r.protocol["samples"])]
-    kept = [r for system in distinct(wanted) for r in system.select_results(found)]
+    results = [r for r in list_stored("synonyms") if samples in (None, r.protocol["samples"])]
+    kept = [r for system in distinct(wanted) for r in system.select_results(results)]
     check_protocol("synonyms", kept, (), "Say which with SAMPLES=.")
     return kept
 
@@ -141,8 +141,8 @@ def find_probing(wanted: Sequence[System], choices: Choices) -> list[Result]:
             return False
         return all(result.protocol[own] == value for own, value in chosen.items())
 
-    found = [r for r in list_stored("probing") if fits(r)]
-    kept = [r for system in distinct(wanted) for r in system.select_results(found)]
+    results = [r for r in list_stored("probing") if fits(r)]
+    kept = [r for system in distinct(wanted) for r in system.select_results(results)]
     check_protocol(
         "probing", kept, (), f"Say which with GRAPH=, {'=, '.join(k.upper() for k in keys)}=."
     )
@@ -252,15 +252,15 @@ def finetune(table: Table, choices: Choices) -> list[Cell]:
 
 def synonyms(table: Table, choices: Choices) -> list[Cell]:
     """Encoders by D1, D2 and D3."""
-    found = find_retrieval(systems(table), samples_checksum(choices.samples))
-    return _by_group(table, found, {name: (name, "acc@1") for name in table["columns"]})
+    results = find_retrieval(systems(table), samples_checksum(choices.samples))
+    return _by_group(table, results, {name: (name, "acc@1") for name in table["columns"]})
 
 
 def probing(table: Table, choices: Choices) -> list[Cell]:
     """Masked language models by types of queries."""
-    found = find_probing(systems(table), choices)
+    results = find_probing(systems(table), choices)
     return _by_group(
-        table, found, {name: (c["type"], c["measure"]) for name, c in table["columns"].items()}
+        table, results, {name: (c["type"], c["measure"]) for name, c in table["columns"].items()}
     )
 
 
@@ -312,20 +312,20 @@ def row_of(table: Table, key: str) -> Mapping[str, Any] | None:
     """The row that the table's `key` names. Raises InputError when it names none."""
     if key not in table:
         return None
-    found = [row for row in table["rows"] if row["name"] == table[key]]
-    if len(found) != 1:
+    rows = [row for row in table["rows"] if row["name"] == table[key]]
+    if len(rows) != 1:
         raise InputError(
             f"{table['title']}: {key}: no row {table[key]!r}; expected the name of one"
         )
-    return dict(found[0])
+    return dict(rows[0])
 
 
 def rival_of(table: Table) -> Mapping[str, Any] | None:
     """The row that `against` names. Raises InputError when nothing is measured in it."""
-    found = row_of(table, "against")
-    if found is not None and "measured" not in found:
-        raise InputError(f"{table['title']}: against: nothing is measured in row {found['name']!r}")
-    return found
+    row = row_of(table, "against")
+    if row is not None and "measured" not in row:
+        raise InputError(f"{table['title']}: against: nothing is measured in row {row['name']!r}")
+    return row
 
 
 def _below(name: str, values: Sequence[float], reported: float | None) -> tuple[str, ...]:

@@ -41,11 +41,11 @@ def fine_tunings(table: Table, choices: Choices, files: Files, seeds: str | None
     tasks = dict.fromkeys(
         column["task"] for column in table["columns"].values() if "task" in column
     )
-    found = {task: fine_tuned(task, wanted, choices.profile) for task in tasks}
+    results = {task: fine_tuned(task, wanted, choices.profile) for task in tasks}
     missing = []
     for system in wanted:
         for task in tasks:
-            if system.select_results(found[task]):
+            if system.select_results(results[task]):
                 continue
             command = Finetune(
                 task=task,
@@ -101,12 +101,12 @@ def linkings(table: Table, choices: Choices, files: Files, seeds: str | None) ->
 
 def retrievals(table: Table, choices: Choices, files: Files, seeds: str | None) -> list[Missing]:
     """Every row on one set of samples."""
-    found = find_retrieval(systems(table), samples_checksum(choices.samples))
+    results = find_retrieval(systems(table), samples_checksum(choices.samples))
     plan = []
     for s in systems(table):
         model = f"{s.model}:{s.options['unit']}" if s.model in WORDS else s.model
         own = {k: v for k, v in s.options.items() if k != "unit"}
-        if not s.select_results(found):
+        if not s.select_results(results):
             asked = Synonyms(model=model, samples=choices.samples, **own)
             plan.append(Missing(f"synonyms {label(s.model, s.options)}", asked))
     return plan
@@ -114,7 +114,7 @@ def retrievals(table: Table, choices: Choices, files: Files, seeds: str | None) 
 
 def probings(table: Table, choices: Choices, files: Files, seeds: str | None) -> list[Missing]:
     """Every row by one set of queries, asked in one way."""
-    found = find_probing(systems(table), choices)
+    results = find_probing(systems(table), choices)
     names = ("graph", "limit", "seed", "method", "masks", "beam")
     how: dict[str, Any] = {
         name: getattr(choices, name) for name in names if getattr(choices, name) is not None
@@ -122,7 +122,7 @@ def probings(table: Table, choices: Choices, files: Files, seeds: str | None) ->
     return [
         Missing(f"probe {label(s.model, s.options)}", Probe(model=s.model, files=files, **how))
         for s in systems(table)
-        if not s.select_results(found)
+        if not s.select_results(results)
     ]
 
 

@@ -51,22 +51,24 @@ def weights(one: Reader, sentences: Sequence[Swap], layer: int) -> list[Weights]
     read = zip(texts, one.maps(texts, layer), strict=True)
     result: list[Weights] = []
     for _ in sentences:
-        found: Weights = {direction: {} for direction in DIRECTIONS}
+        of_sentence: Weights = {direction: {} for direction in DIRECTIONS}
         for name in NAMES:
             text, attention = next(read)
             left, entity, right = text.parts
             for direction, between in DIRECTIONS.items():
-                found[direction][name] = between(attention, entity, np.concatenate([left, right]))
-        result.append(found)
+                of_sentence[direction][name] = between(
+                    attention, entity, np.concatenate([left, right])
+                )
+        result.append(of_sentence)
     return result
 
 
-def likeness(found: Sequence[Weights]) -> Likeness:
+def likeness(sentences: Sequence[Weights]) -> Likeness:
     """{direction: {spearman or cosine: {synonym or random: of each sentence, how alike its weights
     are to the original's}}}."""
     result: Likeness = {}
     for direction in DIRECTIONS:
-        pairs = [one[direction] for one in found]
+        pairs = [one[direction] for one in sentences]
         result[direction] = {}
         for kind, alike in LIKENESS.items():
             result[direction][kind] = {
@@ -107,8 +109,10 @@ def figure2(
     pick: int | None,
 ) -> dict[str, Any]:
     """Draw and write Figure 2 of `sentences`; returns what summary.json says of it."""
-    found = [weights(one, sentences, layer) for one, layer in zip(readers, layers, strict=True)]
-    alike = [likeness(one) for one in found]
+    of_readers = [
+        weights(one, sentences, layer) for one, layer in zip(readers, layers, strict=True)
+    ]
+    alike = [likeness(one) for one in of_readers]
     parts = {
         name: np.flatnonzero([fits(sentence) for sentence in sentences])
         for name, fits in PARTS.items()
@@ -133,7 +137,9 @@ def figure2(
     gain = gains[0]["entity to context"]["spearman"]
     row = choose_row(pick, "PICK2", np.asarray(gain))
     result["drawn row"] = row
-    draw_lines(out / "figure2.png", readers, layers, sentences[row], [one[row] for one in found])
+    draw_lines(
+        out / "figure2.png", readers, layers, sentences[row], [one[row] for one in of_readers]
+    )
     return result
 
 
@@ -161,7 +167,7 @@ def draw_lines(
     readers: Sequence[Reader],
     layers: Sequence[int],
     sentence: Swap,
-    found: Sequence[Weights],
+    of_readers: Sequence[Weights],
 ) -> None:
     """A panel for each direction and encoder: the weight of each context token, a line for each of
     the three names."""
@@ -184,7 +190,7 @@ def draw_lines(
         for line, direction in enumerate(DIRECTIONS):
             axis = grid[line][column]
             for name in NAMES:
-                values = found[column][direction][name][first : first + len(shown)]
+                values = of_readers[column][direction][name][first : first + len(shown)]
                 axis.plot(
                     places,
                     values,

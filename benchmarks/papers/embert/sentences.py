@@ -110,11 +110,11 @@ def _key(seed: int, mention: Mention) -> str:
     ).hexdigest()
 
 
-def _draw_sentences(found: Iterable[tuple[str, Sentence]], number: int) -> list[Sentence]:
+def _draw_sentences(candidates: Iterable[tuple[str, Sentence]], number: int) -> list[Sentence]:
     """Of (hash, sentence) the one of each entity with the smallest hash; of these the `number`
     smallest."""
     best: dict[str, tuple[str, Sentence]] = {}
-    for key, sentence in found:
+    for key, sentence in candidates:
         if sentence.entity not in best or key < best[sentence.entity][0]:
             best[sentence.entity] = key, sentence
     return [sentence for _, sentence in sorted(best.values(), key=lambda one: one[0])[:number]]

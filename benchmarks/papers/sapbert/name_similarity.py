@@ -109,7 +109,7 @@ def pair_similarities(
     names = pairs.names
     order = np.random.default_rng(seed).permutation(len(pairs))
     size = min(BATCH, len(pairs))
-    found: dict[str, list[np.ndarray]] = {
+    cosines: dict[str, list[np.ndarray]] = {
         f"{a} {b}": [] for a in ("natural", "mined") for b in ("positive", "negative")
     }
     for start in range(0, min(batches * size, len(pairs) - size + 1), size):
@@ -126,8 +126,8 @@ def pair_similarities(
             ("mined", hard_pairs(distance, owner)),
         ):
             for sign, mask in zip(("positive", "negative"), masks, strict=True):
-                found[f"{kind} {sign}"].append(similarity[mask].numpy())
-    return {key: np.concatenate(parts) for key, parts in found.items()}
+                cosines[f"{kind} {sign}"].append(similarity[mask].numpy())
+    return {key: np.concatenate(parts) for key, parts in cosines.items()}
 
 
 def histogram(values: np.ndarray) -> np.ndarray:
@@ -229,9 +229,9 @@ def draw_similarities(
     grid = drawing.subplots(2, 2, sharex=True)
     shares: dict[str, np.ndarray] = {}
     for line, (title, embed) in zip(grid, encoders.items(), strict=True):
-        found = pair_similarities(embed, pairs, shown.batches, shown.seed)
+        cosines = pair_similarities(embed, pairs, shown.batches, shown.seed)
         for axis, kind in zip(line, ("natural", "mined"), strict=True):
-            both = {sign: found[f"{kind} {sign}"] for sign in ("positive", "negative")}
+            both = {sign: cosines[f"{kind} {sign}"] for sign in ("positive", "negative")}
             for sign, values in both.items():
                 name = f"{title} {kind} {sign}"
                 shares[name] = histogram(values)

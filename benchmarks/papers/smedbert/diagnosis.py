@@ -163,7 +163,7 @@ def diagnose_model(
     other = mentions._replace(
         **{k: part.roll(1, 0) for k, part in mentions._asdict().items() if k != "span"}
     )
-    found: dict[str, list[list[Tensor]]] = {"plain": [], "own": [], "foreign": []}
+    vectors: dict[str, list[list[Tensor]]] = {"plain": [], "own": [], "foreign": []}
     ends = torch.tensor(tokenizer.all_special_ids)
     for begin in range(0, len(rows), AT_ONCE):
         ids = [encoded["input_ids"][row] for row in rows[begin : begin + AT_ONCE]]
@@ -177,8 +177,8 @@ def diagnose_model(
                 (s * text[..., None]).sum(1) / text.sum(1, keepdim=True).clamp_min(1)
                 for s in states
             ]
-            found[way].append(pooled)
-    layers = zip(*map(_join_batches, found.values()), strict=True)
+            vectors[way].append(pooled)
+    layers = zip(*map(_join_batches, vectors.values()), strict=True)
     return [Row(i, measures(*three)) for i, three in enumerate(layers)], len(rows)
 
 

@@ -46,29 +46,29 @@ def points(
     for line, models in lines.items():
         places += [(line, float(x), System(model)) for x, model in sorted(models.items())]
     results = fine_tuned(name, [system for *_, system in places], profile)
-    found, missing = [], []
+    scored, missing = [], []
     for line, x, system in places:
         words = " ".join([system.model, *(f"{k.upper()}={v}" for k, v in system.options.items())])
         if group := system.group(results):
             single = len(group.results) == 1
             interval = group.interval(group.results[0].metric) if single else None
-            found.append(Point(line, x, group.values(), interval, words))
+            scored.append(Point(line, x, group.values(), interval, words))
         else:
             missing.append(
                 f"make finetune TASK={name} MODEL={words}"
                 + (f" PROFILE={profile}" if profile else "")
             )
-    return found, list(dict.fromkeys(missing))
+    return scored, list(dict.fromkeys(missing))
 
 
-def draw(file: Path, found: list[Point], x: str, y: str, title: str) -> None:
+def draw(file: Path, scored: list[Point], x: str, y: str, title: str) -> None:
     """The lines as a PNG. Text is ASCII: no font is asked for more."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(6, 4), layout="constrained")
     axis = figure.subplots()
-    for line in dict.fromkeys(p.line for p in found):
-        own = [p for p in found if p.line == line]
+    for line in dict.fromkeys(p.line for p in scored):
+        own = [p for p in scored if p.line == line]
         low = [100 * max(p.mean - p.ends[0], 0.0) for p in own]
         high = [100 * max(p.ends[1] - p.mean, 0.0) for p in own]
         axis.errorbar(
@@ -86,8 +86,10 @@ def draw(file: Path, found: list[Point], x: str, y: str, title: str) -> None:
 
 
 def _definitions() -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load((Path(__file__).parent / "figures.yaml").read_text())
-    return found
+    definitions: dict[str, Any] = yaml.safe_load(
+        (Path(__file__).parent / "figures.yaml").read_text()
+    )
+    return definitions
 
 
 def figure_files() -> list[str]:
@@ -108,21 +110,21 @@ def draw_all(name: str, profile: Literal["small", "paper"] | None, out: Path | N
     out = out or runs_folder() / "figures" / folder_name(name)
     pictures, wanted = [], []
     for file, one in drawn.items():
-        found, missing = points(one["lines"], name, profile)
+        scored, missing = points(one["lines"], name, profile)
         wanted += missing
-        if not found:
+        if not scored:
             continue
         with atomic_write(out / f"{file}.csv") as handle:
             writer = CsvWriter(handle)
             writer.writerow(["line", one["x"], definition.metric, "low", "high", "scores", "model"])
-            for p in found:
+            for p in scored:
                 numbers = [f"{v:.4f}" for v in (p.mean, *p.ends)]
                 scores = " ".join(f"{score:.4f}" for score in p.scores)
                 writer.writerow([p.line, f"{p.x:g}", *numbers, scores, p.model])
                 print(f"{file}  {p.line}, {one['x']} {p.x:g}: {100 * p.mean:.2f}")
         draw(
             out / f"{file}.png",
-            found,
+            scored,
             one["x"],
             f"{definition.metric}, %",
             f"{name}: {one['title']}",

@@ -85,11 +85,11 @@ class Glove(nn.Module):
 
     def forward(self, row: Tensor, column: Tensor, count: Tensor) -> Tensor:
         """() mean over (n,) places of the matrix of f(X) (w . w~ + b + b~ - log X)^2."""
-        found = (self.word(row) * self.context(column)).sum(-1) + (
+        predicted = (self.word(row) * self.context(column)).sum(-1) + (
             self.bias(row) + self.context_bias(column)
         )[:, 0]
         weight = (count / self.x_max).pow(self.alpha).clamp_max(1.0)
-        return (weight * (found - count.log()).square()).mean()
+        return (weight * (predicted - count.log()).square()).mean()
 
     @property
     def vectors(self) -> np.ndarray:

@@ -52,7 +52,7 @@ def make(
     back = {short: entity for entity, short in ids.items()}
 
     def link(texts: Sequence[str]) -> list[list[tuple[int, int, str]]]:
-        found = []
+        result = []
         for text in texts:
             kept: list[tuple[int, int, str]] = []
             for e in sorted(
@@ -61,7 +61,7 @@ def make(
             ):
                 if all(e["end"] <= start or end <= e["start"] for start, end, _ in kept):
                     kept.append((e["start"], e["end"], back[e["cui"]]))
-            found.append(sorted(kept))
-        return found
+            result.append(sorted(kept))
+        return result
 
     return link

@@ -30,9 +30,9 @@ def make(
         detected = pipeline.detect([Passage(text) for text in texts])
         spans = [(n, m.start, m.end) for n, mentions in enumerate(detected) for m in mentions]
         candidates = near.best([texts[n][start:end] for n, start, end in spans])
-        found: list[list[tuple[int, int, str | None]]] = [[] for _ in texts]
+        result: list[list[tuple[int, int, str | None]]] = [[] for _ in texts]
         for (number, start, end), best in zip(spans, candidates, strict=True):
-            found[number].append((start, end, best and best[0]))
-        return found
+            result[number].append((start, end, best and best[0]))
+        return result
 
     return link

@@ -88,8 +88,8 @@ def measure_stage(stage: Stage, items: int, at: Path) -> dict[str, Any]:
     at.mkdir(parents=True, exist_ok=True)
     for what in ("prepare", "work"):
         arguments = {"what": what, "stage": stage.name, "items": items, "folder": at}
-        found = call_alone("benchmarks.perf.scale:print_stage", arguments, changes)
-    return dict(found)
+        figures = call_alone("benchmarks.perf.scale:print_stage", arguments, changes)
+    return dict(figures)
 
 
 def print_stage(what: Literal["prepare", "work"], stage: str, items: int, folder: Path) -> None:
@@ -118,9 +118,9 @@ def rows(sizes: list[int], only: str | None, place: Path, results: Path) -> None
     for stage in STAGES:
         if only and only not in (stage.unit, stage.name):
             continue
-        found = {}
+        measured = {}
         for items in sizes:
-            own = found[items] = measure_stage(stage, items, place / str(items))
+            own = measured[items] = measure_stage(stage, items, place / str(items))
             row = [
                 stage.name,
                 f"{format_count(items)} {stage.unit}",
@@ -133,7 +133,7 @@ def rows(sizes: list[int], only: str | None, place: Path, results: Path) -> None
             keep({"stage": stage.name, "unit": stage.unit, "items": items, **own}, results)
         if len(sizes) > 1:
             first, last = sizes[0], sizes[-1]
-            slope = (found[last]["memory"] - found[first]["memory"]) * 1e6 / (last - first)
+            slope = (measured[last]["memory"] - measured[first]["memory"]) * 1e6 / (last - first)
             span = f"{format_count(first)} to {format_count(last)}"
             print(f"| {stage.name} | {span} | | {slope:.0f} bytes an item | | |", flush=True)
 

@@ -148,9 +148,9 @@ def measure(
         exact: np.ndarray | None = None
         for backend in backends:
             built = _alone(_build_backend, folder, backend, items, size)
-            figures, found = _alone(_search_backend, folder, backend, held)
-            exact = found if exact is None else exact
-            pairs = zip(exact, found, strict=True)
+            figures, nearest = _alone(_search_backend, folder, backend, held)
+            exact = nearest if exact is None else exact
+            pairs = zip(exact, nearest, strict=True)
             recall = float(np.mean([len(np.intersect1d(a, b)) / len(a) for a, b in pairs]))
             rows.append(
                 {

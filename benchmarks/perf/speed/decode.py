@@ -88,7 +88,7 @@ def reference(
         return list(node) or [EOS]  # behind a complete name; generate refuses an empty list
 
     with torch.inference_mode():
-        found: Any = model.generate(  # type: ignore[misc]
+        generated: Any = model.generate(  # type: ignore[misc]
             input_ids=ids,
             attention_mask=torch.ones_like(ids),
             decoder_input_ids=torch.tensor(prompts),
@@ -103,7 +103,7 @@ def reference(
         )
     rankings: list[list[tuple[tuple[int, ...], float]]] = [[] for _ in prompts]
     for i, (sequence, score) in enumerate(
-        zip(found.sequences.tolist(), found.sequences_scores.tolist(), strict=True)
+        zip(generated.sequences.tolist(), generated.sequences_scores.tolist(), strict=True)
     ):
         name = sequence[length:]
         rankings[i // BEAMS].append((tuple(name[: name.index(EOS)]), score))
@@ -143,16 +143,16 @@ def measure_setting(
     fast, slow = [], []
     for _ in range(repeats):
         started = time.perf_counter()
-        found: list[Ranking] = []
+        ranked: list[Ranking] = []
         for p in parts:
-            found += ours(model, trie, ids[p], prompts[p], finish_rule="transformers")
+            ranked += ours(model, trie, ids[p], prompts[p], finish_rule="transformers")
         fast.append(time.perf_counter() - started)
         started = time.perf_counter()
         wanted: list[list[tuple[tuple[int, ...], float]]] = []
         for p in parts:
             wanted += reference(model, plain, trie.depth, ids[p], prompts[p])
         slow.append(time.perf_counter() - started)
-    top1, top5 = same(found, wanted, trie)
+    top1, top5 = same(ranked, wanted, trie)
     best: list[Ranking] = []
     for p in parts:
         best += ours(model, trie, ids[p], prompts[p])

@@ -64,7 +64,7 @@ def losses(
     data: FinetuneData, order: list[np.ndarray], encoder: TextEncoder, head: Tagger
 ) -> dict[int, float]:
     """Loss of the first examples, by number, computed in the batches of `order`."""
-    found: dict[int, float] = {}
+    result: dict[int, float] = {}
     wanted = set(range(8))
     with torch.no_grad():
         for numbers in order:
@@ -75,10 +75,10 @@ def losses(
                 each = torch.nn.functional.cross_entropy(
                     scores.transpose(1, 2), batch.labels, ignore_index=-100, reduction="none"
                 ).sum(1)
-                found |= {
+                result |= {
                     n: float(v) for n, v in zip(numbers.tolist(), each, strict=True) if n in wanted
                 }
-    return found
+    return result
 
 
 def measure_setting(

@@ -64,16 +64,16 @@ def synthetic(
     words = sorted(
         w for w in one.tokenizer.get_vocab() if w.isalpha() and w.islower() and len(w) > 2
     )
-    found, contexts = [], []
+    sentences, contexts = [], []
     for _ in range(texts):
         text = [words[i] for i in random.integers(len(words), size=tokens)]
         places = np.cumsum([0, *(len(word) + 1 for word in text)])
         for first in sorted(random.choice(tokens // 2, mentions, replace=False) * 2):
             start, end = int(places[first]), int(places[first + 2]) - 1
             whole = " ".join(text)
-            found.append(whole[start:end])
+            sentences.append(whole[start:end])
             contexts.append(mark_mention(whole, start, end))
-    return found, contexts
+    return sentences, contexts
 
 
 @torch.inference_mode()
