@@ -54,7 +54,7 @@ def read_design(paper: str) -> dict[str, Any]:
 
 
 def format_estimate(design: dict[str, Any]) -> str:
-    """What is ahead: how many pre-trainings are missing, and how many fine-tunings there are."""
+    """The number of pre-trainings that are missing, and of fine-tunings."""
     systems = name_systems(design["systems"])
     missing = []
     for name, model in systems.items():

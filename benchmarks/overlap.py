@@ -46,7 +46,7 @@ class Overlap(NamedTuple):
 
 
 def form(name: str) -> str:
-    """What two names have in common when they are the same word for word, in any case."""
+    """The form that two names share when they are the same word for word, in any case."""
     return comparable(name)
 
 
@@ -100,7 +100,7 @@ def mentions_of(definition: Definition, data: Path) -> list[str] | None:
 
 
 def overlap(mentions: Sequence[str], graph_names: set[str]) -> Overlap:
-    """How many of `mentions` have a form in `graph_names`."""
+    """The number of `mentions` with a form in `graph_names`."""
     forms = [form(m) for m in mentions]
     return Overlap(
         len(forms),

@@ -121,7 +121,7 @@ def sample_queries(queries: Sequence[Query], limit: int | None, seed: int) -> li
 
 
 def form(name: str) -> str:
-    """What two names have in common when they count as the same: in lower case, without spaces."""
+    """The form that two names share when they count as the same: in lower case, without spaces."""
     return "".join(name.lower().split())
 
 
@@ -131,7 +131,7 @@ def never_guessed(tokenizer: PreTrainedTokenizerFast) -> list[int]:
 
 
 def texts_of(tokenizer: PreTrainedTokenizerFast, tokens: Sequence[Sequence[int]]) -> list[str]:
-    """What each filling says; a piece of a word at its beginning is shown without its mark."""
+    """The text of each filling; a piece of a word at its beginning is shown without its mark."""
     said: list[str] = tokenizer.batch_decode(
         [list(t) for t in tokens], clean_up_tokenization_spaces=False
     )

@@ -168,12 +168,12 @@ def run_points(
 
 
 def results(sweep: Sweep, parent: str) -> list[dict[str, Any]]:
-    """Of every MLflow run right under `parent`: its point, id, name and metrics, in the order of
-    the points.
+    """The point, id, name and metrics of every MLflow run right under `parent`, in the order of the
+    points.
 
-    Runs that recorded while MLflow did not answer are delivered first. Of equal runs of a point,
-    which a killed sweep or a failed run leaves, the newest counts; one without an end counts
-    where no other has one. A point without a run has a row without metrics.
+    Runs that recorded while MLflow did not answer are delivered first. A killed sweep or a failed
+    run leaves equal runs of a point: the newest counts, and one without an end counts only where
+    no other has one. A point without a run has a row without metrics.
     """
     sync(parent=parent)
     client = MlflowClient(tracking_uri())
@@ -208,8 +208,8 @@ def results(sweep: Sweep, parent: str) -> list[dict[str, Any]]:
 
 
 def _newest(runs: list[Run]) -> list[tuple[Point, Run]]:
-    """(point, run) of the runs that count: of a point's finished ones, or of all where none is, the
-    newest of equal name and parameters."""
+    """(point, run) of the runs that count: the newest of equal name and parameters, among a point's
+    finished runs, or among all where none is finished."""
     by_point: dict[str, list[tuple[Point, Run]]] = {}
     for run in sorted(runs, key=lambda r: int(r.info.start_time)):
         point = json.loads(run.data.tags.get(POINT, "{}"))

@@ -77,7 +77,7 @@ class Search(NamedTuple):
 
 
 class Sweep(NamedTuple):
-    """What a sweep's file asks for; of a search, `points` are the trials so far."""
+    """The content of a sweep's file; the `points` of a search are its trials so far."""
 
     name: str
     words: list[str]
@@ -203,7 +203,7 @@ def _read_search(file: Path, content: dict[str, Any]) -> Search:
 
 
 def _read_range(file: Path, name: str, values: Any) -> Range:
-    """What a search draws a setting from. Raises InputError."""
+    """The values or the range from which a search draws a setting. Raises InputError."""
     match values:
         case [_, *_]:
             for value in values:

@@ -107,8 +107,8 @@ def sides(samples: Sequence[Sample], linked: Linked) -> dict[str, np.ndarray]:
 
 
 def with_neighbours(folder: str | Path, max_length: int = NAME_TOKENS) -> Linked:
-    """Which of n names, cut to `max_length` tokens, mention an entity that has triples in the graph
-    of an export.
+    """A function that tells which of n names, cut to `max_length` tokens, mention an entity with
+    triples in the graph of an export.
 
     Raises InputError when the export lacks a file.
     """

@@ -189,7 +189,7 @@ def list_choices(task: Task, train: Sequence[Any]) -> list[Choice]:
 
 
 def gold_of(example: Any) -> list[Any]:
-    """What is right for an example, as the scorer compares it."""
+    """The gold labels or entities of an example, as the scorer compares them."""
     if isinstance(example, Tagged):
         return list(example.entities)
     return list(example.gold) if isinstance(example, Relation) else [example.label]
@@ -277,7 +277,7 @@ def save_trivial(
 def trivial_protocol(
     data: str, profile: str, metric: str, split: str, share: float
 ) -> dict[str, Any]:
-    """What the scores of one column of a task have in common."""
+    """The protocol that the scores of one column of a task share."""
     own = {} if share == 1 else {"share": share}
     return {"profile": profile, "data": data, "metric": metric, "split": split} | own
 

@@ -117,7 +117,8 @@ class Case(NamedTuple):
 
 
 def chain_cases(run: Run) -> list[Case]:
-    """What a chain missed, linked wrongly, or found where no mention is, most frequent first."""
+    """The mentions that a chain missed, linked wrongly, or found where none is, most frequent
+    first."""
     (fold,) = run.folds
     dictionary = fold.dictionary
     seen = Counter(m.mention.lower() for m in fold.splits.get("train", []))

@@ -3,10 +3,10 @@
     kepl evaluate NCBI-E2E --chain dictionary --mirror downloads/
     make evaluate TASK=NCBI-E2E CHAIN="NCBI/minilm > sapbert"
 
-The graph of the chain is made of the task's dictionary, or GRAPH=. What is gold are the annotated
-mentions of the task (*-EL tasks of the same name link them given); a mention of several concepts
-counts once for each. Every text of the split is scored, also one without a mention: what is found
-there is wrong.
+The graph of the chain is made of the task's dictionary, or GRAPH=. Gold are the annotated mentions
+of the task (*-EL tasks of the same name give them to the linker); a mention of several concepts
+counts once for each. Every text of the split is scored, also one without a mention: whatever is
+found there is wrong.
 
     f1          strict: a mention counts with start, end and concept right
     overlap     start and end may differ as long as the two overlap; each gold mention and each
@@ -19,8 +19,8 @@ A mention without a concept in its source (-1, NIL) is a gold span of both measu
 The other measures do not count it as gold: what is linked there is found and wrong, what is found
 there and linked to nothing does not count.
 
-A concept that the dictionary lacks is gold all the same: nothing finds it, and how many there are
-is reported. Errors are of the gold mentions: missed (nothing overlaps), boundaries (found elsewhere
+A concept that the dictionary lacks is gold all the same, although nothing finds it; their number is
+reported. Errors are of the gold mentions: missed (nothing overlaps), boundaries (found elsewhere
 with the right concept), linked to nothing, linked to another concept; and of the found ones: no
 mention is there.
 """
@@ -72,8 +72,8 @@ AT_ONCE = 32  # texts
 
 
 class Place(NamedTuple):
-    """A concept at a place of a text; of a gold one any of `concepts` is right, and none where its
-    source gives it none."""
+    """A place of a text with its concepts. Any concept of a gold place is right; a place without a
+    concept in its source has none."""
 
     start: int
     end: int
@@ -89,8 +89,8 @@ class Place(NamedTuple):
 
 
 def gold_places(mentions: Iterable[Mention], dictionary: Dictionary) -> dict[str, list[Place]]:
-    """{document: its places}, one for each concept of a mention; of one that the dictionary lacks
-    the id with a `?`."""
+    """{document: its places}, one for each concept of a mention; a concept that the dictionary
+    lacks is its id with a `?`."""
     places: dict[str, list[Place]] = defaultdict(list)
     for mention in mentions:
         if mention.start is None or mention.end is None:
@@ -215,7 +215,7 @@ def _tally(
 
 
 def error_of(place: Place, predicted: Sequence[Place]) -> str:
-    """What became of a gold place: right, or why not."""
+    """The kind of error at a gold place, or `right`."""
     over = [p for p in predicted if p.overlaps(place)]
     same = [p for p in over if (p.start, p.end) == (place.start, place.end)]
     if any(p.concepts & place.concepts for p in same):
@@ -274,7 +274,7 @@ def read_annotated(name: str, part: Folds, files: Files, own: Gold = Gold()) -> 
 
 
 class Measured(NamedTuple):
-    """What a chain found in the documents, and how long it took."""
+    """The mentions that a chain found in the documents, and its times."""
 
     found: dict[str, list[Linked]]
     seconds: float  # of linking
@@ -290,7 +290,7 @@ def link_texts(
     nil: float | None,
     matching: Matching | None = None,
 ) -> tuple[Pipeline, Measured]:
-    """(the chain, what it found in the texts)."""
+    """(the chain, its mentions in the texts)."""
     began = time.perf_counter()
     pipeline = Pipeline(graph, chain, nil, 1, work, matching=matching, **given_options(options))
     pipeline.prepare()
@@ -320,8 +320,8 @@ def result_of(
     options: dict[str, Any],
     details: dict[str, Any],
 ) -> Result:
-    """The scores of what was found in each text. options: what tells a linker from the same used
-    otherwise."""
+    """The scores of what was found in each text. options: what distinguishes a linker from the
+    same one used otherwise."""
     fold, gold = data.fold, data.gold
     rows = [tallies_of(predicted[document], gold[document]) for document in data.texts]
     tallies = {measure: np.array([row[measure] for row in rows], np.int64) for measure in MEASURES}

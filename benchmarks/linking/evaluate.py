@@ -55,8 +55,8 @@ METRIC = "acc@1"
 
 
 def make_translated(fold: Prepared) -> Linker:
-    """The linker by translations that a fold's training mentions say: of each its concept's first
-    name."""
+    """The linker that translates a training mention of the fold into the first name of its
+    concept."""
     first: dict[str, str] = {}
     dictionary = fold.names.dictionary
     for concept, name in zip(dictionary.ids, dictionary.names, strict=True):
@@ -66,8 +66,8 @@ def make_translated(fold: Prepared) -> Linker:
 
 
 class Measured(NamedTuple):
-    """What a linker returned on the folds: ranks of the mentions, the rankings, and what each
-    mention counts with ties split."""
+    """A linker's rankings on the folds, the ranks of the mentions, and the share that each mention
+    counts with ties split."""
 
     ranks: list[np.ndarray]
     rankings: list[list[list[Ranking]]]
@@ -108,7 +108,7 @@ def group_scores(
 
 
 class Scoring(NamedTuple):
-    """What all linkers of one evaluation are scored on: the folds, and the protocol's record."""
+    """The folds on which all linkers of one evaluation are scored, and the protocol's record."""
 
     definition: Task
     split: str

@@ -1,5 +1,4 @@
-"""What is linked, with which dictionary and by which linkers: folds, protocol and choice, as all
-scores of linking tasks begin."""
+"""The folds, the protocol and the linkers with which every score of a linking task begins."""
 
 from __future__ import annotations
 
@@ -224,7 +223,8 @@ class Chosen(NamedTuple):
         return settings
 
     def show_options(self, asked: Evaluation) -> dict[str, Any]:
-        """What tells this linker from the same one used otherwise, as options of a result."""
+        """What distinguishes this linker from the same one used otherwise, as options of a
+        result."""
         shown = {**self.tuned, **self.linkers[0].options}
         shown |= {"names": asked.protocol.names} if asked.protocol.names != "all" else {}
         return shown | ({"backoff": True} if asked.backoff else {})
@@ -259,7 +259,7 @@ def choose_linkers(asked: Evaluation, tuned: Tuned | None, baselines: Mapping[st
 
 
 def back_off(one: Linkable, asked: Evaluation) -> Callable[[Names], Linker]:
-    """What makes a linker of names, after exact match where that is asked for."""
+    """A function from names to their linker, after exact match with --backoff."""
 
     def make(names: Names) -> Linker:
         linker = one.on(names, asked.work)

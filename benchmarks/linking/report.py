@@ -1,4 +1,4 @@
-"""What every report of a scored linker ends with."""
+"""The end of the report of a scored linker."""
 
 from __future__ import annotations
 

@@ -161,7 +161,7 @@ def populations(
 
 
 LENGTHS = ((1, 4), (5, 8), (9, None))  # characters of a mention, inclusive
-FEWEST = 20  # mentions of a kind whose scores are told
+FEWEST = 20  # mentions of a kind whose scores are reported
 
 
 def language_populations(mentions: Sequence[Mention]) -> dict[str, np.ndarray]:

@@ -68,7 +68,7 @@ class Fold(NamedTuple):
 
 
 class Answers(NamedTuple):
-    """What was said of each mention, from which threshold on, and in how many seconds."""
+    """The answer to each mention, the threshold, and the seconds it took."""
 
     said: list[frozenset[str]]
     threshold: float
@@ -112,7 +112,7 @@ def choose_threshold(ranked: Sequence[Sequence[Ranking]], gold: Sequence[frozens
 
 
 def answers_of(make: Callable[[Names], Linker], fold: Fold) -> Answers:
-    """What a linker says of a fold's mentions, from the threshold that dev chooses."""
+    """A linker's answers for a fold's mentions, with the threshold chosen on dev."""
     started = time.perf_counter()
     linker = make(fold.dev.names)
     same = fold.dev.names.digest == fold.scored.names.digest
@@ -262,7 +262,7 @@ def group_scores(counts: np.ndarray, gold: Sequence[frozenset[str]]) -> dict[str
 
 
 def count_unknown(folds: Sequence[prepare.Prepared]) -> int:
-    """How many gold concepts of the mentions have no name in the dictionary."""
+    """The number of the mentions' gold concepts without a name in the dictionary."""
     unknown = 0
     for fold in folds:
         dictionary = fold.names.dictionary

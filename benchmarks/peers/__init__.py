@@ -102,7 +102,7 @@ TAGGERS = {
 
 
 class Run(NamedTuple):
-    """What a linker did: its scores, or why there are none, and what it took."""
+    """A linker's scores, or the reason why it has none."""
 
     title: str
     ours: bool

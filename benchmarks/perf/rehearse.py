@@ -60,7 +60,7 @@ ASSUMED = 0.4
 
 
 class Cost(NamedTuple):
-    """What a stage took: seconds, those of them before it does anything, bytes of memory, bytes
+    """The cost of a stage: seconds, the seconds of its start among them, bytes of memory, and bytes
     that it left on disk."""
 
     title: str
@@ -125,8 +125,8 @@ def size(folder: Path) -> int:
 def check(
     paper: str, profile: str, steps: int | None, scale: float, inputs: Inputs
 ) -> dict[str, Any]:
-    """What the pipeline says of rehearsing the profile. Raises InputError for settings that do not
-    go together."""
+    """The pipeline's settings for a rehearsal of the profile. Raises InputError for settings that
+    do not go together."""
     if steps is None:
         raise InputError(
             f"SCALE={scale:g}: the size of a rehearsal; give REHEARSE=<steps> as well, or leave"

@@ -1,4 +1,4 @@
-"""What a table's cell holds, and how cells become text: Markdown with reported beside measured, CSV
+"""A table's cells and their text: Markdown with reported beside measured, CSV
 with a line a cell."""
 
 from __future__ import annotations

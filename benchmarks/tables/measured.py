@@ -28,7 +28,7 @@ Table = Mapping[str, Any]
 
 
 class System:
-    """What a row or column measures: a model and its options."""
+    """A measured row or column: a model and its options."""
 
     def __init__(self, description: str | Mapping[str, Any]) -> None:
         own = {"model": description} if isinstance(description, str) else dict(description)
@@ -76,7 +76,7 @@ def distinct(wanted: Iterable[System]) -> list[System]:
 
 
 def systems(table: Table) -> list[System]:
-    """What a table measures, in order: of its rows, or of its columns."""
+    """The systems of a table's rows, or of its columns, in order."""
     places = (*table["rows"], *table["columns"].values())
     return distinct(System(one["measured"]) for one in places if "measured" in one)
 
@@ -295,8 +295,8 @@ def _percent(interval: tuple[float, float] | None) -> tuple[float, float] | None
 
 
 def remarks(task: str, results: Sequence[Result]) -> list[str]:
-    """What a reader of a column must know of its scores: the variant of the data, and ARGS= that
-    some were made with."""
+    """Remarks on the scores of a column: the variant of the data, and the ARGS= of single
+    trainings."""
     variants = {r.details["variant"] for r in results if r.details["variant"]}
     lines = [f"{task}: variant {variant} (not the official set)" for variant in sorted(variants)]
     own = {r.label: r.details["args"] for r in results if r.details["args"]}

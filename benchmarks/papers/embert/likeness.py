@@ -45,8 +45,7 @@ SHOWN2 = 20  # tokens of a sentence in the picture, as in the paper
 
 
 def weights(one: Reader, sentences: Sequence[Swap], layer: int) -> list[Weights]:
-    """Of each sentence {direction: {name: (C,) weights of the context's tokens}}; C is the same for
-    all three names."""
+    """The weights of the context's tokens in each sentence; C is the same for all three names."""
     texts = [one.join((s.left, getattr(s, name), s.right)) for s in sentences for name in NAMES]
     read = zip(texts, one.maps(texts, layer), strict=True)
     result: list[Weights] = []

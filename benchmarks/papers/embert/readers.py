@@ -38,7 +38,7 @@ class Reader(NamedTuple):
         return list(self.tokenizer.convert_ids_to_tokens(text.ids))
 
     def maps(self, texts: Sequence[Text], layer: int) -> Iterator[np.ndarray]:
-        """Of each text the attention of `layer`, summed over heads."""
+        """The attention of `layer` in each text, summed over heads."""
         return attention_maps(self.bert, texts, layer, int(self.tokenizer.pad_token_id))
 
 
@@ -76,7 +76,7 @@ def choose_row(pick: int | None, name: str, values: np.ndarray) -> int:
 
 
 def near(left: int, right: int, most: int) -> tuple[int, int]:
-    """How many of `left` and `right` tokens beside an entity are shown, `most` in all, the nearest
-    ones."""
+    """The numbers of tokens left and right of an entity that are shown: the nearest ones, `most` in
+    all."""
     keep = min(left, max(most // 2, most - right))
     return keep, min(right, most - keep)

@@ -91,7 +91,7 @@ def mentions(linked: Path) -> Iterator[Mention]:
 
 
 def around(text: str, start: int, end: int, room: int) -> tuple[str, str]:
-    """What is left and right of text[start:end] in its sentence, `room` characters at most in both
+    """The text left and right of text[start:end] in its sentence, at most `room` characters in both
     together.
 
     Where that is too much, each side keeps half of the room, and more where the other needs less.
@@ -111,8 +111,8 @@ def _key(seed: int, mention: Mention) -> str:
 
 
 def _draw_sentences(candidates: Iterable[tuple[str, Sentence]], number: int) -> list[Sentence]:
-    """Of (hash, sentence) the one of each entity with the smallest hash; of these the `number`
-    smallest."""
+    """The sentence with the smallest hash of each entity, from (hash, sentence); the `number` ones
+    with the smallest hashes."""
     best: dict[str, tuple[str, Sentence]] = {}
     for key, sentence in candidates:
         if sentence.entity not in best or key < best[sentence.entity][0]:

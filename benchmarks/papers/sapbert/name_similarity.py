@@ -94,8 +94,8 @@ def plane(vectors: np.ndarray, method: str, seed: int) -> np.ndarray:
 
 
 def silhouette(vectors: np.ndarray, concept: Sequence[str]) -> float:
-    """How much nearer a name is to those of its own concept than to the next one's, by cosine: -1
-    to 1."""
+    """The silhouette by cosine: by how much a name is nearer to those of its own concept than to
+    the next one's, from -1 to 1."""
     from sklearn.metrics import silhouette_score
 
     return float(silhouette_score(vectors, concept, metric="cosine"))

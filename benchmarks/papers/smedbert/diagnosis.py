@@ -68,7 +68,7 @@ def among_others(vectors: Tensor) -> float:
 
 
 def dimensions(vectors: Tensor) -> float:
-    """In how many directions the rows (n, d), at unit length, differ."""
+    """The number of directions in which the rows (n, d), at unit length, differ."""
     unit = torch.nn.functional.normalize(vectors.double(), dim=1)
     spread = torch.linalg.svdvals(unit - unit.mean(0)) ** 2
     return float(spread.sum() ** 2 / (spread**2).sum().clamp_min(1e-300))

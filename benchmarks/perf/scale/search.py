@@ -59,13 +59,13 @@ def synthetic(items: int, size: int, seed: int = 0, held: bool = False) -> Itera
 
 
 def _alone(function: Callable[..., T], *arguments: Any) -> T:
-    """What a function returns in a new process."""
+    """The value that a function returns in a new process."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         return pool.submit(function, *arguments).result()
 
 
 def _peak(work: Callable[[], T]) -> tuple[T, float]:
-    """What `work` returns, and the MB that this process had for itself at most meanwhile."""
+    """(the value of `work`, the most MB that this process had for itself meanwhile)."""
     most = resident("RssAnon")
 
     def watch() -> None:
