@@ -108,8 +108,11 @@ def compare_chains(evaluations: Sequence[Evaluation]) -> Comparison:
 def format_comparisons(comparisons: Sequence[Comparison], base: str | None = None) -> str:
     """Each comparison as text: the best against each other, or each against `base`. Raises
     InputError for a base that is none of the systems."""
-    blocks = ([versus(one.title, one.groups, one.key, base), *one.left_out] for one in comparisons)
-    return "\n\n".join("\n".join(lines) for lines in blocks)
+    blocks = []
+    for comparison in comparisons:
+        text = versus(comparison.title, comparison.groups, comparison.key, base)
+        blocks.append("\n".join([text, *comparison.left_out]))
+    return "\n\n".join(blocks)
 
 
 BAR = 420  # pixels of the axis of a page's intervals
@@ -120,20 +123,20 @@ def write_page(comparisons: Sequence[Comparison], path: Path, base: str | None =
     best first, and the tests of each pair. Raises InputError for a file that is something else."""
     check_own(path, "page of a comparison", lambda line: "<title>Comparison</title>" in line)
     parts = ["<h1>Comparison</h1>"]
-    for one in comparisons:
-        rows = sorted(one.groups, key=lambda g: -_mean(g, one.key))
-        ends = [g.interval(one.key) or (0.0, 0.0) for g in rows]
+    for comparison in comparisons:
+        rows = sorted(comparison.groups, key=lambda g: -_mean(g, comparison.key))
+        ends = [g.interval(comparison.key) or (0.0, 0.0) for g in rows]
         low, high = min(e[0] for e in ends), max(e[1] for e in ends)
-        parts.append(f"<h2>{html.escape(one.title)}</h2><table>")
+        parts.append(f"<h2>{html.escape(comparison.title)}</h2><table>")
         parts.append("<tr><th>system</th><th>score</th><th>95 % interval</th><th></th></tr>")
         for group, (first, last) in zip(rows, ends, strict=True):
-            mean = _mean(group, one.key)
+            mean = _mean(group, comparison.key)
             bar = _draw_interval(mean, first, last, low, high)
             scale, digits, _ = style_of(group)
             shown = [f"{scale * value:.{digits}f}" for value in (mean, first, last)]
             cells = [html.escape(group.label), shown[0], f"{shown[1]} to {shown[2]}", bar]
             parts.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
-        lines = [*format_tests(rows, one.key, base), *one.left_out]
+        lines = [*format_tests(rows, comparison.key, base), *comparison.left_out]
         parts.append("</table>" + "".join(f"<p>{html.escape(line)}</p>" for line in lines))
     head = (
         '<!doctype html><html lang="en"><meta charset="utf-8"><title>Comparison</title><style>'

@@ -103,12 +103,12 @@ def compare_knowledge(
     )
 
 
-def format_primary(points: list[Point], one: str, other: str) -> str:
+def format_primary(points: list[Point], system: str, other: str) -> str:
     """The difference that was stated, at the largest share, with both tests."""
     share = max(p.share for p in points)
     groups = {p.system: group_of(p) for p in points if p.share == share}
     metric = points[0].results[0].metric
-    first, second = groups[one], groups[other]
+    first, second = groups[system], groups[other]
     tests = difference(first, second, metric, STYLES["finetune"]) or "no common seed"
     below = mark_below(first, second, groups.values(), metric)
-    return f"Primary comparison, {one} against {other}: {tests}{below}"
+    return f"Primary comparison, {system} against {other}: {tests}{below}"

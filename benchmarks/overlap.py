@@ -168,13 +168,16 @@ def format_overlaps(
     lines = [
         f"{'task':<16}{'mentions':>10}{'known':>10}{'share':>8}{'different':>11}{'known':>10}{'share':>8}"
     ]
-    for name, one in counted.items():
-        if one is None:
+    for name, count in counted.items():
+        if count is None:
             lines.append(f"{name:<16}{'-':>10}")
             continue
-        shares = [one.known / max(one.mentions, 1), one.different_known / max(one.different, 1)]
+        shares = [
+            count.known / max(count.mentions, 1),
+            count.different_known / max(count.different, 1),
+        ]
         lines.append(
-            f"{name:<16}{one.mentions:>10,}{one.known:>10,}{shares[0]:>8.1%}{one.different:>11,}{one.different_known:>10,}{shares[1]:>8.1%}"
+            f"{name:<16}{count.mentions:>10,}{count.known:>10,}{shares[0]:>8.1%}{count.different:>11,}{count.different_known:>10,}{shares[1]:>8.1%}"
         )
     return "\n".join(
         [

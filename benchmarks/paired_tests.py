@@ -42,18 +42,18 @@ def p_value(p: float) -> str:
     return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
 
 
-def pair_results(one: Group, other: Group, key: str) -> tuple[Comparison, int] | None:
+def pair_results(system: Group, other: Group, key: str) -> tuple[Comparison, int] | None:
     """(first minus other over the seeds that they share, how many seeds); None without a common
     seed, or other examples."""
-    own, theirs = one.tallies(key), other.tallies(key)
+    own, theirs = system.tallies(key), other.tallies(key)
     if not own or not theirs:
         return None
     # what trains nothing is the same for every seed
-    if one.is_trivial and set(own) == {0}:
+    if system.is_trivial and set(own) == {0}:
         own = dict.fromkeys(theirs, own[0])
     elif other.is_trivial and set(theirs) == {0}:
         theirs = dict.fromkeys(own, theirs[0])
-    elif one.kind != other.kind and one.results[0].kind != "linking":
+    elif system.kind != other.kind and system.results[0].kind != "linking":
         return None
     common = sorted(set(own) & set(theirs))
     if not common or any(own[s].shape != theirs[s].shape for s in common):
@@ -62,10 +62,10 @@ def pair_results(one: Group, other: Group, key: str) -> tuple[Comparison, int] |
 
 
 def difference(
-    one: Group, other: Group, key: str, style: Style, brackets: bool = False
+    system: Group, other: Group, key: str, style: Style, brackets: bool = False
 ) -> str | None:
     """The difference of two systems as text, with both tests; None where they cannot be paired."""
-    paired = pair_results(one, other, key)
+    paired = pair_results(system, other, key)
     if paired is None:
         return None
     c, seeds = paired
@@ -74,12 +74,12 @@ def difference(
     interval = f"[{ends[0]}, {ends[1]}]" if brackets else f"95 % interval {ends[0]} to {ends[1]}"
     t = ""
     if c.p_seeds is not None:
-        t = f", paired t over {seeds} {one.kind} seeds {p_value(c.p_seeds)}"
+        t = f", paired t over {seeds} {system.kind} seeds {p_value(c.p_seeds)}"
     first = f"{s * c.difference:+.{d}f}"
-    trained = one.results[0].kind == "finetune"
+    trained = system.results[0].kind == "finetune"
     of_one_seed = f"{style.over} of one seed" if trained else style.over
     over = f"seeds and {style.over}" if seeds > 1 else of_one_seed
-    seed_sets = [{*group.tallies(key)} for group in (one, other) if not group.is_trivial]
+    seed_sets = [{*group.tallies(key)} for group in (system, other) if not group.is_trivial]
     if len(seed_sets) == 2 and seed_sets[0] != seed_sets[1]:
         common = ",".join(map(str, sorted(seed_sets[0] & seed_sets[1])))
         first += f" over the seeds that both have ({common})"
@@ -92,13 +92,13 @@ def difference(
 BELOW = "both below the trivial baseline: no gain"
 
 
-def mark_below(one: Group, other: Group, pool: Iterable[Group], key: str) -> str:
+def mark_below(system: Group, other: Group, pool: Iterable[Group], key: str) -> str:
     """ " (both below the trivial baseline: no gain)" where that is so, else nothing: what the
     difference of two such systems says is not that one of them can do the task."""
     trivial = next((g for g in pool if g.is_trivial), None)
-    if trivial is None or one.is_trivial or other.is_trivial:
+    if trivial is None or system.is_trivial or other.is_trivial:
         return ""
-    scores = [_mean_score(g, key) for g in (one, other, trivial)]
+    scores = [_mean_score(g, key) for g in (system, other, trivial)]
     below = None not in scores and max(scores[0] or 0, scores[1] or 0) < (scores[2] or 0)
     return f" ({BELOW})" if below else ""
 
@@ -124,18 +124,18 @@ def others(mine: Group, pool: Iterable[Result], key: str) -> list[str]:
     what = f"{part}, " if part else ""
     lines = []
     groups = group_results([*same, *mine.results])
-    for label, one in groups.items():
+    for label, system in groups.items():
         # itself, of other seeds too
-        if label == mine.label or any(r.folder in folders for r in one.results):
+        if label == mine.label or any(r.folder in folders for r in system.results):
             continue
-        values = one.values(metric, group or OVERALL)
+        values = system.values(metric, group or OVERALL)
         if not values:
             continue
-        tests = difference(mine, one, key, style) or "no common seed"
+        tests = difference(mine, system, key, style) or "no common seed"
         lines.append(
             f"{what}against {label}"
             f" ({style.scale * np.mean(values):.{style.digits}f}): {tests}"
-            f"{mark_below(mine, one, groups.values(), key)}"
+            f"{mark_below(mine, system, groups.values(), key)}"
         )
     return lines
 
@@ -145,23 +145,23 @@ def versus(title: str, groups: Sequence[Group], key: str, base: str | None = Non
     each other, or each against the system `base`. Raises InputError when there is no such system.
     """
     scores: dict[str, list[float]] = {}
-    for one in groups:
-        by_seed = one.tallies(key)
-        scores[one.label] = [score(by_seed[seed]) for seed in sorted(by_seed)]
-    order = sorted(groups, key=lambda one: -float(np.mean(scores[one.label])))
+    for system in groups:
+        by_seed = system.tallies(key)
+        scores[system.label] = [score(by_seed[seed]) for seed in sorted(by_seed)]
+    order = sorted(groups, key=lambda system: -float(np.mean(scores[system.label])))
     style = style_of(order[0])
     s, d = style.scale, style.digits
     tallies = next(iter(order[0].tallies(key).values()))
     lines = [f"{title}, {len(tallies):,} {style.over}, the same for all"]
-    width = max(30, 2 + max(len(one.label) for one in order))
-    for one in order:
-        own = scores[one.label]
+    width = max(30, 2 + max(len(system.label) for system in order))
+    for system in order:
+        own = scores[system.label]
         sd = f" ± {s * np.std(own, ddof=1):.{d}f}" if len(own) > 1 else ""
-        low, high = one.interval(key) or (float("nan"), float("nan"))
-        numbers = ",".join(map(str, sorted(one.tallies(key))))
-        seeds = "" if one.results[0].kind == "linking" else f"  {one.kind} seeds {numbers}"
+        low, high = system.interval(key) or (float("nan"), float("nan"))
+        numbers = ",".join(map(str, sorted(system.tallies(key))))
+        seeds = "" if system.results[0].kind == "linking" else f"  {system.kind} seeds {numbers}"
         lines.append(
-            f"{one.label:<{width}}{s * np.mean(own):.{d}f}{sd}  95 % interval {s * low:.{d}f} to"
+            f"{system.label:<{width}}{s * np.mean(own):.{d}f}{sd}  95 % interval {s * low:.{d}f} to"
             f" {s * high:.{d}f}{seeds}"
         )
     return "\n".join([*lines, *format_tests(order, key, base)])
@@ -172,26 +172,26 @@ def format_tests(order: Sequence[Group], key: str, base: str | None = None) -> l
     or each against `base`, with both tests."""
     lines = []
     pairs = _pairs(order, base)
-    compared = [pair_results(one, other, key) for one, other in pairs]
+    compared = [pair_results(system, other, key) for system, other in pairs]
     p_seeds = [paired[0].p_seeds if paired else None for paired in compared]
     adjusted = iter(adjust_holm([p for p in p_seeds if p is not None]))
-    for (one, other), p in zip(pairs, p_seeds, strict=True):
-        line = difference(one, other, key, style_of(one)) or "no common seed"
+    for (system, other), p in zip(pairs, p_seeds, strict=True):
+        line = difference(system, other, key, style_of(system)) or "no common seed"
         if len(pairs) > 1 and p is not None:
             line += f", by Holm over these {p_value(next(adjusted))}"
         lines.append(
-            f"{one.label} against {other.label}: {line}{mark_below(one, other, order, key)}"
+            f"{system.label} against {other.label}: {line}{mark_below(system, other, order, key)}"
         )
     return lines
 
 
 def _pairs(order: Sequence[Group], base: str | None) -> list[tuple[Group, Group]]:
     if base is None:  # a baseline is what others are compared with, also where it is the best
-        best = next((one for one in order if not one.is_trivial), order[0])
+        best = next((system for system in order if not system.is_trivial), order[0])
         return [(best, other) for other in order if other is not best]
-    named = [one for one in order if one.label == base.replace("/", "-")]
+    named = [system for system in order if system.label == base.replace("/", "-")]
     if not named:
         raise InputError(
             f"BASE={base}: not scored here; {list_known(base, sorted(s.label for s in order))}"
         )
-    return [(one, named[0]) for one in order if one is not named[0]]
+    return [(system, named[0]) for system in order if system is not named[0]]

@@ -157,17 +157,17 @@ def guesses(
     ids: list[list[int]] = tokenizer([q.text.replace(MASK, tokenizer.mask_token) for q in queries])[
         "input_ids"
     ]  # type: ignore[assignment, arg-type]
-    for query, one in zip(queries, ids, strict=True):
-        if one.count(tokenizer.mask_token_id) != 1:  # type: ignore[arg-type]
+    for query, own_ids in zip(queries, ids, strict=True):
+        if own_ids.count(tokenizer.mask_token_id) != 1:  # type: ignore[arg-type]
             raise InputError(
                 f"{excerpt(query.text)}: expected one mask token in this query, got "
-                f"{one.count(tokenizer.mask_token_id)}. Build the queries again."
+                f"{own_ids.count(tokenizer.mask_token_id)}. Build the queries again."
             )  # type: ignore[arg-type]
     gold = [{form(name) for name in chain.from_iterable(q.names)} for q in queries]
     never = [] if special else never_guessed(tokenizer)
     with tqdm(total=masks * len(queries), desc="queries x lengths", disable=None) as bar:
         for n in range(1, masks + 1):
-            fitting = [i for i, one in enumerate(ids) if len(one) + n - 1 <= lm.max_length]
+            fitting = [i for i, own_ids in enumerate(ids) if len(own_ids) + n - 1 <= lm.max_length]
             if len(fitting) < len(ids):
                 left_out[f"queries too long for the model with {n} masks"] = len(ids) - len(fitting)
             filled = fillings(

@@ -103,7 +103,7 @@ class Record:
 def load_records(root: Path = ROOT) -> dict[str, dict[str, Record]]:
     """{group: {id: record}} of docs/results. Raises InputError for a field that records do not
     have, or an id that repeats."""
-    field_names = {one.name for one in fields(Record)}
+    field_names = {entry.name for entry in fields(Record)}
     groups: dict[str, dict[str, Record]] = {}
     for file in sorted((root / FOLDER).glob("*.json")):
         if file.name == "constants.json":
@@ -111,11 +111,11 @@ def load_records(root: Path = ROOT) -> dict[str, dict[str, Record]]:
         common = dict(read_json(file))
         records = common.pop("records")
         own = groups.setdefault(file.stem, {})
-        for one in records:
-            values = common | one
+        for entry in records:
+            values = common | entry
             if unknown := sorted(set(values) - field_names):
                 raise InputError(
-                    f"{file}: {one.get('id')}: expected fields of a record, got"
+                    f"{file}: {entry.get('id')}: expected fields of a record, got"
                     f" {', '.join(unknown)}"
                 )
             if values["id"] in own:
@@ -129,15 +129,15 @@ def save_records(group: str, records: Iterable[Record], root: Path = ROOT) -> Pa
     file = root / FOLDER / f"{group}.json"
     before = dict(read_json(file)) if file.is_file() else {"records": []}
     common = {k: v for k, v in before.items() if k != "records"}
-    kept = {one["id"]: one for one in before["records"]}
-    empty = {one.name: one.default for one in fields(Record)} | {"options": {}, "data": {}}
+    kept = {entry["id"]: entry for entry in before["records"]}
+    empty = {entry.name: entry.default for entry in fields(Record)} | {"options": {}, "data": {}}
     for record in records:
-        values = {one.name: getattr(record, one.name) for one in fields(Record)}
+        values = {entry.name: getattr(record, entry.name) for entry in fields(Record)}
         kept[record.id] = {k: v for k, v in values.items() if v != common.get(k, empty[k])}
     head = "".join(
         f" {json.dumps(k)}: {json.dumps(v, ensure_ascii=False)},\n" for k, v in common.items()
     )
-    lines = ",\n".join("  " + json.dumps(one, ensure_ascii=False) for one in kept.values())
+    lines = ",\n".join("  " + json.dumps(entry, ensure_ascii=False) for entry in kept.values())
     with atomic_write(file) as handle:
         handle.write(f'{{\n{head} "records": [\n{lines}\n ]\n}}\n')
     return file
@@ -238,9 +238,11 @@ def list_printed_forms(records: Iterable[Record]) -> set[str]:
     """Every way in which the numbers of records may be printed: with their digits, and rounded to
     fewer."""
     forms = set()
-    for one in records:
-        for value in (one.value, one.sd, *(one.interval or ())):
+    for record in records:
+        for value in (record.value, record.sd, *(record.interval or ())):
             if value is not None:
-                forms |= {f"{abs(value):.{digits}f}" for digits in range(1, one.digits + 1)}
-        forms |= {one.part(name) for name in ("p", "p_seeds") if getattr(one, name) is not None}
+                forms |= {f"{abs(value):.{digits}f}" for digits in range(1, record.digits + 1)}
+        forms |= {
+            record.part(name) for name in ("p", "p_seeds") if getattr(record, name) is not None
+        }
     return forms

@@ -168,7 +168,8 @@ def _name(place: Place, dictionary: Dictionary) -> str:
     """A place's concepts with their preferred names."""
     names_of = dictionary.names_of
     ids = sorted(place.concepts)
-    return _format_case(ids, [names_of[one][0] for one in ids if one in names_of]) or "nothing"
+    names = [names_of[concept][0] for concept in ids if concept in names_of]
+    return _format_case(ids, names) or "nothing"
 
 
 def cases(run: Run) -> list[Case]:

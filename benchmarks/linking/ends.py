@@ -111,8 +111,8 @@ def graph_of(dictionary: Dictionary, folder: Path) -> Path:
         return folder
     ids = list(dict.fromkeys(dictionary.ids))
     preferred: dict[str, str] = {}
-    for one, name in zip(dictionary.ids, dictionary.names, strict=True):
-        preferred.setdefault(one, name)
+    for concept, name in zip(dictionary.ids, dictionary.names, strict=True):
+        preferred.setdefault(concept, name)
     kinds = [
         "preferred" if preferred[i] == n else "synonym"
         for i, n in zip(dictionary.ids, dictionary.names, strict=True)

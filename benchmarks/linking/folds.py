@@ -124,7 +124,7 @@ def link_fold(linker: Linker, fold: Prepared) -> list[list[Ranking]]:
     distinct = list(dict.fromkeys(chain.from_iterable(asked)))
     rankings = linker.link([part for part, _ in distinct], [context for _, context in distinct])
     ranking_of = dict(zip(distinct, rankings, strict=True))
-    return [[ranking_of[one] for one in mention] for mention in asked]
+    return [[ranking_of[question] for question in mention] for mention in asked]
 
 
 def folds_of(
@@ -219,7 +219,7 @@ class Chosen(NamedTuple):
         settings = dict(self.linkers[0].settings)
         settings |= {"backend": self.backend} if self.backend else {}
         if len(self.linkers) > 1:
-            settings["folds"] = digest([one.identity for one in self.linkers])
+            settings["folds"] = digest([linker.identity for linker in self.linkers])
         return settings
 
     def show_options(self, asked: Evaluation) -> dict[str, Any]:
@@ -253,16 +253,16 @@ def choose_linkers(asked: Evaluation, tuned: Tuned | None, baselines: Mapping[st
             then, label = make_reranking(asked.rerank, options)
             linkers = [Reranked(linkers[0], then, label)]
         model = model_of(name, start)
-    uses = frozenset[str]().union(*(one.uses for one in linkers))
+    uses = frozenset[str]().union(*(linker.uses for linker in linkers))
     check_uses(given_options(options), uses, f"the linker {model.name}")
     return Chosen(model, linkers, own, options.backend)
 
 
-def back_off(one: Linkable, asked: Evaluation) -> Callable[[Names], Linker]:
+def back_off(linkable: Linkable, asked: Evaluation) -> Callable[[Names], Linker]:
     """A function from names to their linker, after exact match with --backoff."""
 
     def make(names: Names) -> Linker:
-        linker = one.on(names, asked.work)
+        linker = linkable.on(names, asked.work)
         return BackOff(names, linker) if asked.backoff else linker
 
     return make

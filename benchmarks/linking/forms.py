@@ -154,7 +154,7 @@ def _documents(archive: Path) -> Iterator[list[str]]:
         for name in sorted(files.namelist()):
             if name.endswith(".xml"):
                 root = ElementTree.fromstring(files.read(name))
-                texts = [(one.get("text") or "").strip() for one in root.iter("sentence")]
+                texts = [(element.get("text") or "").strip() for element in root.iter("sentence")]
                 texts = [text for text in texts if text]
                 if len(texts) > 1:
                     yield texts

@@ -58,14 +58,14 @@ def rank_of(
 
 def tallies(ranks: np.ndarray) -> dict[str, np.ndarray]:
     """{metric: (n, 2) per mention: what it counts, 1}, as models.metrics takes them."""
-    one = np.ones(len(ranks))
+    ones = np.ones(len(ranks))
     hits = {
         "acc@1": ranks == 1,
         "acc@5": (ranks >= 1) & (ranks <= 5),
         "mrr": np.where(ranks > 0, 1 / np.maximum(ranks, 1), 0),
     }
     return {
-        metric: np.stack([values.astype(float), one], axis=1) for metric, values in hits.items()
+        metric: np.stack([values.astype(float), ones], axis=1) for metric, values in hits.items()
     }
 
 

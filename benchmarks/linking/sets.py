@@ -80,9 +80,9 @@ def answer(rankings: Sequence[Ranking], threshold: float) -> frozenset[str]:
     """The concepts of a mention's parts whose score is at least `threshold`; the best one where
     none is."""
     best = [ranking[0] for ranking in rankings if ranking]
-    said = {one.concept for one in best if one.score >= threshold}
+    said = {candidate.concept for candidate in best if candidate.score >= threshold}
     if not said and best:
-        said = {max(best, key=lambda one: one.score).concept}
+        said = {max(best, key=lambda candidate: candidate.score).concept}
     return frozenset(said)
 
 
@@ -147,7 +147,7 @@ def prepare_fold(loaded: Linking, split: str, asked: Evaluation, definition: Tas
     if "dev" not in loaded.splits:
         raise InputError(f"{definition.name}: no dev split here, and the threshold is chosen on it")
     protocol = prepare.resolve_protocol(asked.protocol, definition)
-    prepared = [prepare.ready(loaded, one, protocol) for one in (split, "dev")]
+    prepared = [prepare.ready(loaded, part, protocol) for part in (split, "dev")]
     return Fold(*prepared)
 
 
@@ -157,9 +157,9 @@ def load_folds(asked: Evaluation, definition: Task) -> tuple[str, list[Fold]]:
     on_dev = replace(asked.part, split="dev")
     _, dev = prepare.folds_of(definition, asked.files, on_dev, asked.own)
     folds = []
-    for one, other in zip(loaded, dev, strict=True):
-        splits = one.splits | {"dev": other.splits["dev"]}
-        folds.append(prepare_fold(one._replace(splits=splits), split, asked, definition))
+    for scored, other in zip(loaded, dev, strict=True):
+        splits = scored.splits | {"dev": other.splits["dev"]}
+        folds.append(prepare_fold(scored._replace(splits=splits), split, asked, definition))
     return split, folds
 
 
@@ -194,8 +194,8 @@ def score_sets(
         results.sort(key=lambda r: r.model.name == model)
     else:
         answers = []
-        for one, fold in zip(itertools.cycle(chosen.linkers), folds, strict=False):
-            linked = prepare.back_off(one, asked)
+        for linker, fold in zip(itertools.cycle(chosen.linkers), folds, strict=False):
+            linked = prepare.back_off(linker, asked)
             answers.append(answers_of(linked, fold))
         answered[chosen.model.name] = answers[0]
         shown = chosen.show_options(asked)
@@ -274,7 +274,7 @@ def count_unknown(folds: Sequence[prepare.Prepared]) -> int:
 def name_concepts(concepts: frozenset[str], names: Names) -> list[str]:
     """The preferred names of concepts, sorted; the id itself of one that the dictionary lacks."""
     names_of = names.dictionary.names_of
-    return sorted(names_of[one][0] if one in names_of else one for one in concepts)
+    return sorted(names_of[concept][0] if concept in names_of else concept for concept in concepts)
 
 
 def write_answers(

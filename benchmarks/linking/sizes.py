@@ -29,6 +29,6 @@ def linking_sizes(name: str, files: Files, graph: Path | None = None) -> dict[st
             "concepts": len(set(last.dictionary.ids)),
         }
         counts["train"] = len(last.splits.get("train", ()))
-        counts |= {split: len(one.splits[split]) for split, one in loaded.items()}
+        counts |= {split: len(of_split.splits[split]) for split, of_split in loaded.items()}
         sizes.append(counts)
     return {key: round(float(np.mean([of_fold[key] for of_fold in sizes]))) for key in sizes[0]}

@@ -55,7 +55,7 @@ def finetuned_scores(asked: LinkerTuning) -> list[list[Result]]:
     settings, linker = training_settings(asked, chosen, settings, definition, linker)
     exports = train_folds(asked, chosen, name, definition, settings)
     tuned = [encoder(asked.model, folder) for folder in exports]
-    linkers = [linkable_of(one, linker) for one in tuned]
+    linkers = [linkable_of(trained, linker) for trained in tuned]
     start = model_of(asked.model, chosen)
     system = prepare.Tuned(
         start._replace(identity=linkers[0].identity), {"finetuned": shown}, linkers, seed

@@ -52,7 +52,7 @@ class System:
         pre-trainings."""
         groups = list(group_results(self.select_results(results)).values())
         if len(groups) > 1:
-            firsts = [one.results[0] for one in groups]
+            firsts = [system.results[0] for system in groups]
             place = runs_folder() / firsts[0].kind
             trainings = ", ".join(
                 f"{training_of(r.model.run) or 'unknown'} as in {Path(r.folder).relative_to(place)}"
@@ -78,7 +78,7 @@ def distinct(wanted: Iterable[System]) -> list[System]:
 def systems(table: Table) -> list[System]:
     """The systems of a table's rows, or of its columns, in order."""
     places = (*table["rows"], *table["columns"].values())
-    return distinct(System(one["measured"]) for one in places if "measured" in one)
+    return distinct(System(place["measured"]) for place in places if "measured" in place)
 
 
 # results of a table

@@ -155,11 +155,11 @@ def run_missing(
     runs = plan(table, choices, files, seeds)
     LOG.info(f"{len(runs)} runs are missing; fine-tunings print beforehand how long they take")
     failed = []
-    for number, one in enumerate(runs, start=1):
-        LOG.info(f"[{number}/{len(runs)}] {one.title}")
+    for number, run in enumerate(runs, start=1):
+        LOG.info(f"[{number}/{len(runs)}] {run.title}")
         try:
-            one.command.run()
+            run.command.run()
         except (InputError, SystemExit) as error:  # a training that failed has printed why
-            LOG.error(f"not run: {one.title}: {error}")
-            failed.append(one.title)
+            LOG.error(f"not run: {run.title}: {error}")
+            failed.append(run.title)
     return failed

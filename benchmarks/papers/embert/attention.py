@@ -96,7 +96,7 @@ def load_readers(model: str, base: str, ckpt: str | None, device: str) -> list[R
 
 def _check_window(window: int, readers: Sequence[Reader]) -> None:
     """Raise InputError for sentences longer than the encoders hold."""
-    room = min(int(one.bert.config.max_position_embeddings) for one in readers) - 2
+    room = min(int(encoder.bert.config.max_position_embeddings) for encoder in readers) - 2
     if window > room:
         raise InputError(f"WINDOW={window}: the encoders hold {room} tokens beside [CLS] and [SEP]")
 
@@ -123,8 +123,8 @@ def draw(
     """
     _check_window(sample.window, readers)
     linked = folders["linked_text"]
-    layers2 = [panels.layer2 or layer_of(*DEPTH2, one.layers) for one in readers]
-    layers3 = [panels.layer3 or layer_of(*DEPTH3, one.layers) for one in readers]
+    layers2 = [panels.layer2 or layer_of(*DEPTH2, encoder.layers) for encoder in readers]
+    layers3 = [panels.layer3 or layer_of(*DEPTH3, encoder.layers) for encoder in readers]
     kinds, pool = pools(KnowledgeGraph.load(folders["graph"]))
     names = Thesaurus.load(folders["thesaurus"]).names
     swapped, without2 = swaps(mentions(linked), names, kinds, pool, sample)

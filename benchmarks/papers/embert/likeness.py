@@ -44,10 +44,10 @@ PARTS: dict[str, Callable[[Swap], bool]] = {
 SHOWN2 = 20  # tokens of a sentence in the picture, as in the paper
 
 
-def weights(one: Reader, sentences: Sequence[Swap], layer: int) -> list[Weights]:
+def weights(encoder: Reader, sentences: Sequence[Swap], layer: int) -> list[Weights]:
     """The weights of the context's tokens in each sentence; C is the same for all three names."""
-    texts = [one.join((s.left, getattr(s, name), s.right)) for s in sentences for name in NAMES]
-    read = zip(texts, one.maps(texts, layer), strict=True)
+    texts = [encoder.join((s.left, getattr(s, name), s.right)) for s in sentences for name in NAMES]
+    read = zip(texts, encoder.maps(texts, layer), strict=True)
     result: list[Weights] = []
     for _ in sentences:
         of_sentence: Weights = {direction: {} for direction in DIRECTIONS}
@@ -67,7 +67,7 @@ def likeness(sentences: Sequence[Weights]) -> Likeness:
     are to the original's}}}."""
     result: Likeness = {}
     for direction in DIRECTIONS:
-        pairs = [one[direction] for one in sentences]
+        pairs = [of_sentence[direction] for of_sentence in sentences]
         result[direction] = {}
         for kind, alike in LIKENESS.items():
             result[direction][kind] = {
@@ -109,21 +109,21 @@ def figure2(
 ) -> dict[str, Any]:
     """Draw and write Figure 2 of `sentences`; returns what summary.json says of it."""
     of_readers = [
-        weights(one, sentences, layer) for one, layer in zip(readers, layers, strict=True)
+        weights(encoder, sentences, layer) for encoder, layer in zip(readers, layers, strict=True)
     ]
-    alike = [likeness(one) for one in of_readers]
+    alike = [likeness(own) for own in of_readers]
     parts = {
         name: np.flatnonzero([fits(sentence) for sentence in sentences])
         for name, fits in PARTS.items()
     }
     result: dict[str, Any] = {"sentences": len(sentences), "encoders": {}}
-    for one, own, layer in zip(readers, alike, layers, strict=True):
-        summary: dict[str, Any] = {"layer": layer, "layers": one.layers}
+    for encoder, own, layer in zip(readers, alike, layers, strict=True):
+        summary: dict[str, Any] = {"layer": layer, "layers": encoder.layers}
         for name, rows in parts.items():
             summary[name] = {"sentences": len(rows)}
             if len(rows):
                 summary[name] |= _summarize_likeness(own, rows)
-        result["encoders"][one.name] = summary
+        result["encoders"][encoder.name] = summary
     gains = [_subtract_random(own) for own in alike]
     if len(readers) > 1:
         differences: dict[str, dict[str, Any]] = {}
@@ -136,9 +136,8 @@ def figure2(
     gain = gains[0]["entity to context"]["spearman"]
     row = choose_row(pick, "PICK2", np.asarray(gain))
     result["drawn row"] = row
-    draw_lines(
-        out / "figure2.png", readers, layers, sentences[row], [one[row] for one in of_readers]
-    )
+    drawn = [own[row] for own in of_readers]
+    draw_lines(out / "figure2.png", readers, layers, sentences[row], drawn)
     return result
 
 
@@ -153,12 +152,11 @@ def write_likeness(
         writer.writerow([*about, *(f"{kind} {name}" for kind, name in columns)])
         for i, s in enumerate(sentences):
             names = [getattr(s, name) for name in NAMES]
-            for one, own in zip(readers, alike, strict=True):
+            for encoder, own in zip(readers, alike, strict=True):
                 for direction in DIRECTIONS:
                     values = [f"{own[direction][kind][name][i]:.6f}" for kind, name in columns]
-                    writer.writerow(
-                        [i, s.document, s.entity, *names, s.shared, one.name, direction, *values]
-                    )
+                    row = [i, s.document, s.entity, *names, s.shared, encoder.name, direction]
+                    writer.writerow([*row, *values])
 
 
 def draw_lines(
@@ -177,10 +175,10 @@ def draw_lines(
     font = FontProperties(fname=str(path))
     figure = Figure(figsize=(6.5 * len(readers), 7), layout="constrained")
     grid = figure.subplots(len(DIRECTIONS), len(readers), squeeze=False)
-    for column, (one, layer) in enumerate(zip(readers, layers, strict=True)):
-        text = one.join((sentence.left, sentence.original, sentence.right))
+    for column, (encoder, layer) in enumerate(zip(readers, layers, strict=True)):
+        text = encoder.join((sentence.left, sentence.original, sentence.right))
         left, _, right = text.parts
-        tokens = one.tokens(text)
+        tokens = encoder.tokens(text)
         before, after = near(len(left), len(right), SHOWN2)
         first = len(left) - before
         shown = np.concatenate([left[first:], right[:after]]).astype(int)
@@ -200,7 +198,7 @@ def draw_lines(
             names = [label(tokens[i], path) for i in shown]
             axis.set_xticks([*places, before + 0.5], [*names, "[ENT]"], fontproperties=font)
             axis.set(
-                title=f"{one.name}, layer {layer} of {one.layers}: {direction}",
+                title=f"{encoder.name}, layer {layer} of {encoder.layers}: {direction}",
                 ylabel="weights, all heads added",
             )
             axis.legend(prop=font)

@@ -117,7 +117,7 @@ def _draw_sentences(candidates: Iterable[tuple[str, Sentence]], number: int) -> 
     for key, sentence in candidates:
         if sentence.entity not in best or key < best[sentence.entity][0]:
             best[sentence.entity] = key, sentence
-    return [sentence for _, sentence in sorted(best.values(), key=lambda one: one[0])[:number]]
+    return [sentence for _, sentence in sorted(best.values(), key=lambda pair: pair[0])[:number]]
 
 
 def _contexts(
@@ -162,20 +162,20 @@ def swaps(
     left_out: Counter[str] = Counter()
 
     def iterate_swaps() -> Iterator[tuple[str, Swap]]:
-        for one in occurrences:
-            own = one.surface
-            same = set(names_of(one.entity))
+        for mention in occurrences:
+            own = mention.surface
+            same = set(names_of(mention.entity))
             others = sorted(n for n in same if n.strip() and n.casefold() != own.casefold())
             if not others:
                 left_out[ALONE] += 1
                 continue
-            if one.entity not in kinds:
+            if mention.entity not in kinds:
                 left_out[UNKNOWN] += 1
                 continue
-            folded = {n.casefold() for n in (*same, own, one.entity)}
-            key = _key(sample.seed, one)
+            folded = {n.casefold() for n in (*same, own, mention.entity)}
+            key = _key(sample.seed, mention)
             rng = np.random.default_rng(int(key, 16))
-            names = pool.get((kinds[one.entity], len(own)), ())
+            names = pool.get((kinds[mention.entity], len(own)), ())
             order = (
                 rng.permutation(len(names)) if len(names) <= 64 else rng.integers(0, len(names), 64)
             )
@@ -187,13 +187,13 @@ def swaps(
             # changes its weights
             others = [n for n in others if len(n) == len(own)] or others
             synonym = others[int(rng.integers(len(others)))]
-            sides = _contexts(one, sample, max(len(own), len(synonym)), left_out)
+            sides = _contexts(mention, sample, max(len(own), len(synonym)), left_out)
             if sides is None:
                 continue
             if any(name in side for name in (own, synonym) for side in sides):
                 left_out[AGAIN] += 1
                 continue
-            yield key, Swap(one.document, one.entity, *sides, own, synonym, drawn)
+            yield key, Swap(mention.document, mention.entity, *sides, own, synonym, drawn)
 
     return _draw_sentences(iterate_swaps(), sample.sentences), left_out
 
@@ -212,8 +212,8 @@ def halves(
     pieces_by_name: dict[str, tuple[str, ...]] = {}
 
     def iterate_halves() -> Iterator[tuple[str, Halves]]:
-        for one in occurrences:
-            own = one.surface
+        for mention in occurrences:
+            own = mention.surface
             if own not in pieces_by_name:
                 pieces_by_name[own] = tuple(pieces_of(own))
             pieces = pieces_by_name[own]
@@ -223,11 +223,13 @@ def halves(
             if "".join(pieces) != own:
                 left_out[UNLIKE] += 1
                 continue
-            sides = _contexts(one, sample, len(own), left_out)
+            sides = _contexts(mention, sample, len(own), left_out)
             if sides is not None:
                 yield (
-                    _key(sample.seed, one),
-                    Halves(one.document, one.entity, *sides, "".join(pieces[:-1]), pieces[-1]),
+                    _key(sample.seed, mention),
+                    Halves(
+                        mention.document, mention.entity, *sides, "".join(pieces[:-1]), pieces[-1]
+                    ),
                 )
 
     return _draw_sentences(iterate_halves(), sample.sentences), left_out

@@ -64,7 +64,8 @@ def figure3(
 ) -> dict[str, Any]:
     """Draw and write Figure 3 of `sentences`; returns what summary.json says of it."""
     cut = [
-        [one.join((s.left, s.adjective, s.atomic, s.right)) for one in readers] for s in sentences
+        [encoder.join((s.left, s.adjective, s.atomic, s.right)) for encoder in readers]
+        for s in sentences
     ]
     kept = [i for i, texts in enumerate(cut) if all(map(_has_both_parts, texts))]
     if not kept:
@@ -73,20 +74,20 @@ def figure3(
     texts_of = list(zip(*(cut[i] for i in kept), strict=True))  # (readers, sentences)
     shares: list[list[dict[str, float]]] = []
     maps: list[list[np.ndarray]] = []
-    for one, texts, layer in zip(readers, texts_of, layers, strict=True):
-        maps.append(list(one.maps(texts, layer)))
+    for encoder, texts, layer in zip(readers, texts_of, layers, strict=True):
+        maps.append(list(encoder.maps(texts, layer)))
         shares.append(list(map(inner, texts, maps[-1])))
     measures = [name for name in shares[0][0] if not name.endswith(", even")]
     result: dict[str, Any] = {"sentences": len(sentences), "encoders": {}}
-    for one, own, layer in zip(readers, shares, layers, strict=True):
-        summary: dict[str, Any] = {"layer": layer, "layers": one.layers}
+    for encoder, own, layer in zip(readers, shares, layers, strict=True):
+        summary: dict[str, Any] = {"layer": layer, "layers": encoder.layers}
         for name in measures:
             values, flat = _column(own, name), _column(own, f"{name}, even")
             summary[name] = mean_of(values) | {
                 "even": float(np.mean(flat)),
                 "- even": difference(flat, values),
             }
-        result["encoders"][one.name] = summary
+        result["encoders"][encoder.name] = summary
     if len(readers) > 1:
         result[f"{readers[0].name} - {readers[1].name}"] = {
             name: difference(_column(shares[1], name), _column(shares[0], name))
@@ -128,9 +129,9 @@ def write_shares(
         writer.writerow([*about, *shares[0][0]])
         for row, s in enumerate(sentences):
             names = [row, s.document, s.entity, s.adjective, s.atomic]
-            for one, texts, own in zip(readers, texts_of, shares, strict=True):
+            for encoder, texts, own in zip(readers, texts_of, shares, strict=True):
                 cells = [f"{value:.6f}" for value in own[row].values()]
-                writer.writerow([*names, one.name, len(texts[row].ids), *cells])
+                writer.writerow([*names, encoder.name, len(texts[row].ids), *cells])
 
 
 def draw_maps(
@@ -150,13 +151,13 @@ def draw_maps(
     figure = Figure(figsize=(7.5 * len(readers), 7.5), layout="constrained")
     axes = figure.subplots(1, len(readers), squeeze=False)[0]
     pictures = []
-    for one, (text, attention) in zip(readers, drawn, strict=True):
+    for encoder, (text, attention) in zip(readers, drawn, strict=True):
         left, adjective, atomic, right = text.parts
         before, after = near(len(left), len(right), max(0, SHOWN3 - len(adjective) - len(atomic)))
         shown = np.concatenate(
             [left[len(left) - before :], adjective, atomic, right[:after]]
         ).astype(int)
-        names = one.tokens(text)
+        names = encoder.tokens(text)
         pictures.append(
             (
                 attention[np.ix_(shown, shown)],
@@ -167,13 +168,13 @@ def draw_maps(
             )
         )
     highest = max(float(picture.max()) for picture, *_ in pictures)
-    for axis, one, layer, (picture, names, before, adjective_size, atomic_size) in zip(
+    for axis, encoder, layer, (picture, names, before, adjective_size, atomic_size) in zip(
         axes, readers, layers, pictures, strict=True
     ):
         image = axis.imshow(picture, cmap="Blues", vmin=0, vmax=highest)
         axis.set_xticks(range(len(names)), names, fontproperties=font)
         axis.set_yticks(range(len(names)), names, fontproperties=font)
-        axis.set_title(f"{one.name}, layer {layer} of {one.layers}")
+        axis.set_title(f"{encoder.name}, layer {layer} of {encoder.layers}")
         for size, style in ((adjective_size + atomic_size, "--"), (adjective_size, ":")):
             axis.add_patch(
                 Rectangle(

@@ -24,11 +24,12 @@ def draw(runs: Sequence[Path], out: Path | None = None) -> Path:
     from matplotlib.figure import Figure
 
     base = runs_folder() / "kebiolm"
-    folders = [Path(one) for one in runs] or sorted(
+    folders = [Path(place) for place in runs] or sorted(
         file.parent for file in base.glob("*/*/seed*/journal.jsonl")
     )
     named = {
-        str(one.relative_to(base)) if one.is_relative_to(base) else one.name: one for one in folders
+        str(place.relative_to(base)) if place.is_relative_to(base) else place.name: place
+        for place in folders
     }
     rows = []
     for name, folder in named.items():

@@ -109,25 +109,27 @@ def draw_all(name: str, profile: Literal["small", "paper"] | None, out: Path | N
     drawn = _definitions()
     out = out or runs_folder() / "figures" / folder_name(name)
     pictures, wanted = [], []
-    for file, one in drawn.items():
-        scored, missing = points(one["lines"], name, profile)
+    for file, figure in drawn.items():
+        scored, missing = points(figure["lines"], name, profile)
         wanted += missing
         if not scored:
             continue
         with atomic_write(out / f"{file}.csv") as handle:
             writer = CsvWriter(handle)
-            writer.writerow(["line", one["x"], definition.metric, "low", "high", "scores", "model"])
+            writer.writerow(
+                ["line", figure["x"], definition.metric, "low", "high", "scores", "model"]
+            )
             for p in scored:
                 numbers = [f"{v:.4f}" for v in (p.mean, *p.ends)]
                 scores = " ".join(f"{score:.4f}" for score in p.scores)
                 writer.writerow([p.line, f"{p.x:g}", *numbers, scores, p.model])
-                print(f"{file}  {p.line}, {one['x']} {p.x:g}: {100 * p.mean:.2f}")
+                print(f"{file}  {p.line}, {figure['x']} {p.x:g}: {100 * p.mean:.2f}")
         draw(
             out / f"{file}.png",
             scored,
-            one["x"],
+            figure["x"],
             f"{definition.metric}, %",
-            f"{name}: {one['title']}",
+            f"{name}: {figure['title']}",
         )
         pictures.append(out / f"{file}.png")
         print(out / f"{file}.png")
