@@ -11,12 +11,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from benchmarks.options import Evaluation, Folds, LinkerTuning, Probing, Reranking, check_task
+from benchmarks.options import (
+    Evaluation,
+    Folds,
+    LinkerTuning,
+    Probing,
+    Reranking,
+    Retrieval,
+    check_task,
+)
 from core.files import InputError
 from datamodules.options import Files
 from datamodules.tasks.gold import Gold
 from experiments.machine import Machine, SeedTraining
-from inference.options import LinkerOptions, Pooling
+from inference.options import LinkerOptions
 
 if TYPE_CHECKING:
     from benchmarks.linking.ends import Annotated
@@ -403,58 +411,13 @@ class Cases:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Synonyms:
-    """Which of 20 names means the same (SMedBERT, Table 1), by an encoder or by word vectors.
-
-    Args:
-        model: Encoder, or word vectors: sgns:char, sgns:word, glove:char, glove:word.
-        ckpt: Folder of one exact run of the encoder.
-        samples: Folder of `kepl data synonyms build`. Default: that of make pretrain-smedbert.
-        linked_text: Text that word vectors are trained on and whose mentions are counted. Default:
-            beside the samples.
-        frequent: Dataset-3 has the pairs of which one side is mentioned at most so often.
-        seed: Seed of word vectors.
-        pooling: Vector of a name. Default: text.
-        similarity: Similarity of two vectors.
-        max_length: Tokens of a name (default 25).
-        precision: Arithmetic of the model.
-        knowledge: Whether an encoder that reads linked mentions gets them.
-        device: cpu or cuda.
-    """
-
-    model: str = "zh"
-    ckpt: str | None = None
-    samples: Path | None = None
-    linked_text: Path | None = None
-    frequent: int = 200
-    seed: int = 0
-    pooling: Pooling | None = None
-    similarity: Literal["cosine", "dot"] = "cosine"
-    max_length: int | None = None
-    precision: Literal["fp32", "bf16"] = "fp32"
-    knowledge: bool = True
-    device: str = "cpu"
+class Synonyms(Retrieval):
+    """Which of 20 names means the same (SMedBERT, Table 1), by an encoder or by word vectors."""
 
     def run(self) -> Result:
         from benchmarks.synonyms import score_retrieval
 
-        options = LinkerOptions(
-            pooling=self.pooling,
-            similarity=self.similarity,
-            max_length=self.max_length,
-            precision=self.precision,
-            knowledge=self.knowledge,
-            device=self.device,
-        )
-        return score_retrieval(
-            self.model,
-            ckpt=self.ckpt,
-            samples=self.samples,
-            linked_text=self.linked_text,
-            frequent=self.frequent,
-            seed=self.seed,
-            linker=options,
-        )
+        return score_retrieval(self)
 
     def show(self, result: Result) -> str:
         from benchmarks.synonyms import format_retrieval

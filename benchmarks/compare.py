@@ -13,18 +13,10 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from benchmarks.groups import Group, find_differences, group_results, list_replaced
 from benchmarks.options import Evaluation
-from benchmarks.results import (
-    Group,
-    Result,
-    find_differences,
-    format_tests,
-    group_results,
-    list_replaced,
-    list_stored,
-    style_of,
-    versus,
-)
+from benchmarks.paired_tests import format_tests, style_of, versus
+from benchmarks.results import Result, list_stored
 from benchmarks.synonyms import DATASETS, samples_checksum
 from core.files import InputError, atomic_write
 from core.outputs import check_own
@@ -57,33 +49,36 @@ def find_comparisons(
     result."""
     if name == "synonyms":
         checksum = samples_checksum(samples)
-        found = [r for r in list_stored("synonyms") if checksum in (None, r.protocol["samples"])]
-        if not found:
+        results = [r for r in list_stored("synonyms") if checksum in (None, r.protocol["samples"])]
+        if not results:
             raise InputError("nothing was scored on these synonyms: `make synonyms` first")
-        groups = list(group_results(alike(found)).values())
-        titles = {part: f"{part}, Acc@1 among 20 names" for part in DATASETS}
-        parts = [Comparison(titles[part], groups, f"{part}/acc@1") for part in DATASETS]
-        scored = [p._replace(groups=[g for g in groups if g.tallies(p.key)]) for p in parts]
-        return [part for part in scored if part.groups]
+        groups = list(group_results(alike(results)).values())
+        comparisons = []
+        for part in DATASETS:
+            key = f"{part}/acc@1"
+            scored = [group for group in groups if group.tallies(key)]
+            if scored:
+                comparisons.append(Comparison(f"{part}, Acc@1 among 20 names", scored, key))
+        return comparisons
     if name in linking_tasks() or name in END_TO_END:
         return [compare_linkers(name, split)]
     definition = find_task(name)
-    found = [
+    results = [
         r
         for r in list_stored("finetune", definition.name)
         if r.protocol["profile"] == profile and "share" not in r.protocol
     ]
-    if not found:
+    if not results:
         raise InputError(
             f"no results of {definition.name} with PROFILE={profile}: `make finetune"
             f" TASK={definition.name}` first"
         )
-    newest = found[-1]
+    newest = results[-1]
     title = f"{definition.name}, {newest.split} {newest.metric}, PROFILE={profile}"
-    same = alike(found)
+    same = alike(results)
     groups = list(group_results(same).values())
     left_out = list_replaced(same, groups)
-    if others := len(found) - len(same):
+    if others := len(results) - len(same):
         left_out.append(f"left out: {others} of other data or another split")
     return [Comparison(title, groups, newest.metric, left_out)]
 
@@ -93,11 +88,11 @@ def compare_linkers(name: str, split: str | None = None, advice: str = "") -> Co
 
     advice: the command that scores one. Raises InputError where there is no result.
     """
-    found = [r for r in list_stored("linking", name) if split in (None, r.split)]
-    if not found:
+    results = [r for r in list_stored("linking", name) if split in (None, r.split)]
+    if not results:
         raise InputError(f"no results of {name}: `{advice or f'make evaluate TASK={name}'}` first")
-    title = f"{name}, {found[-1].split} {found[-1].metric}"
-    return Comparison(title, list(group_results(alike(found)).values()), found[-1].metric)
+    title = f"{name}, {results[-1].split} {results[-1].metric}"
+    return Comparison(title, list(group_results(alike(results)).values()), results[-1].metric)
 
 
 def compare_chains(evaluations: Sequence[Evaluation]) -> Comparison:
@@ -110,35 +105,38 @@ def compare_chains(evaluations: Sequence[Evaluation]) -> Comparison:
     return Comparison(f"{first.task}, {first.split} {first.metric}", groups, first.metric)
 
 
-def format_comparisons(found: Sequence[Comparison], base: str | None = None) -> str:
+def format_comparisons(comparisons: Sequence[Comparison], base: str | None = None) -> str:
     """Each comparison as text: the best against each other, or each against `base`. Raises
     InputError for a base that is none of the systems."""
-    blocks = ([versus(one.title, one.groups, one.key, base), *one.left_out] for one in found)
-    return "\n\n".join("\n".join(lines) for lines in blocks)
+    blocks = []
+    for comparison in comparisons:
+        text = versus(comparison.title, comparison.groups, comparison.key, base)
+        blocks.append("\n".join([text, *comparison.left_out]))
+    return "\n\n".join(blocks)
 
 
 BAR = 420  # pixels of the axis of a page's intervals
 
 
-def write_page(found: Sequence[Comparison], path: Path, base: str | None = None) -> Path:
+def write_page(comparisons: Sequence[Comparison], path: Path, base: str | None = None) -> Path:
     """Comparisons as a page (HTML) that needs no other file: scores with their intervals drawn, the
     best first, and the tests of each pair. Raises InputError for a file that is something else."""
     check_own(path, "page of a comparison", lambda line: "<title>Comparison</title>" in line)
     parts = ["<h1>Comparison</h1>"]
-    for one in found:
-        rows = sorted(one.groups, key=lambda g: -_mean(g, one.key))
-        ends = [g.interval(one.key) or (0.0, 0.0) for g in rows]
+    for comparison in comparisons:
+        rows = sorted(comparison.groups, key=lambda g: -_mean(g, comparison.key))
+        ends = [g.interval(comparison.key) or (0.0, 0.0) for g in rows]
         low, high = min(e[0] for e in ends), max(e[1] for e in ends)
-        parts.append(f"<h2>{html.escape(one.title)}</h2><table>")
+        parts.append(f"<h2>{html.escape(comparison.title)}</h2><table>")
         parts.append("<tr><th>system</th><th>score</th><th>95 % interval</th><th></th></tr>")
         for group, (first, last) in zip(rows, ends, strict=True):
-            mean = _mean(group, one.key)
+            mean = _mean(group, comparison.key)
             bar = _draw_interval(mean, first, last, low, high)
             scale, digits, _ = style_of(group)
             shown = [f"{scale * value:.{digits}f}" for value in (mean, first, last)]
             cells = [html.escape(group.label), shown[0], f"{shown[1]} to {shown[2]}", bar]
             parts.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
-        lines = [*format_tests(rows, one.key, base), *one.left_out]
+        lines = [*format_tests(rows, comparison.key, base), *comparison.left_out]
         parts.append("</table>" + "".join(f"<p>{html.escape(line)}</p>" for line in lines))
     head = (
         '<!doctype html><html lang="en"><meta charset="utf-8"><title>Comparison</title><style>'

@@ -94,11 +94,9 @@ def count_rows(
             for split in SPLITS:
                 if split not in sizes and split not in splits:
                     continue
-                here = (
-                    count_examples(unit, splits[split], odd.get(split, {}))
-                    if split in splits
-                    else None
-                )
+                here = None
+                if split in splits:
+                    here = count_examples(unit, splits[split], odd.get(split, {}))
                 rows.append(
                     CountRow(definition.name, split, unit, here, sizes.get(split), source, note)
                 )
@@ -112,16 +110,12 @@ def counts_table(rows: Iterable[CountRow]) -> str:
     head = ("task", "split", "unit", "here", "published", "difference", "published in")
     cells: list[tuple[str, ...]] = [head]
     for row in rows:
-        difference = (
-            ""
-            if row.difference is None
-            else "same"
-            if row.difference == 0
-            else f"{row.difference:+,}"
-        )
+        difference = ""
+        if row.difference is not None:
+            difference = f"{row.difference:+,}" if row.difference else "same"
         numbers = ["-" if n is None else f"{n:,}" for n in (row.here, row.published)]
         cells.append((row.task, row.split, row.unit, *numbers, difference, row.source))
-    widths = [max(len(line[i]) for line in cells) for i in range(len(head))]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = []
     for line in cells:
         parts = [

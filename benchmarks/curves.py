@@ -19,7 +19,9 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.finetune import score_seeds, spread
-from benchmarks.results import TRIVIAL, Group, Result, group_results, list_stored, versus
+from benchmarks.groups import Group, group_results
+from benchmarks.paired_tests import versus
+from benchmarks.results import TRIVIAL, Result, list_stored
 from core.files import InputError, atomic_write
 from core.tracking import newest_export
 from datamodules.tasks.definition import config_of
@@ -44,18 +46,17 @@ def name_systems(models: Sequence[str]) -> dict[str, str]:
     """{name in the figure: the encoder that MODEL= accepts}. A word that is no paper but a variant
     of the only paper among the models means that variant's run.
     """
-    papers = [one for one in models if one.partition("/")[0] in recipes()]
-    known = {one.partition("/")[0] for one in papers if one.partition("/")[0] != "zh"}
-    found: dict[str, str] = {}
+    papers = {model.partition("/")[0] for model in models} & (set(recipes()) - {"zh"})
+    owner = papers.pop() if len(papers) == 1 else None
+    variants = pipeline_of(owner)["variants"] if owner else {}
+    systems: dict[str, str] = {}
     for model in models:
-        owner = next(iter(known)) if len(known) == 1 else None
-        variants = pipeline_of(owner)["variants"] if owner else {}
         if model not in recipes() and model in variants:
             files = variants[model].get("configs") or ["pretrain.yaml"]
-            found[model] = f"{owner}/{Path(files[-1]).stem}"
+            systems[model] = f"{owner}/{Path(files[-1]).stem}"
         else:
-            found[model] = model
-    return found
+            systems[model] = model
+    return systems
 
 
 def train_missing(systems: dict[str, str]) -> None:
@@ -105,10 +106,10 @@ def score_curve(asked: SeedTraining, models: Sequence[str], shares: Sequence[flo
         trivial = [
             r
             for r in list_stored("finetune", definition.name)
-            if r.model.name == TRIVIAL
-            and dict(r.protocol) == dict(protocol)
-            and (share == 1 or r.seed in seeds)
+            if r.model.name == TRIVIAL and dict(r.protocol) == dict(protocol)
         ]
+        if share != 1:
+            trivial = [r for r in trivial if r.seed in seeds]
         points.append(Point(TRIVIAL, share, trivial))
     return points
 
@@ -143,11 +144,9 @@ def format_curve(points: Sequence[Point], base: str | None = None) -> str:
 def draw_curve(points: Sequence[Point], path: Path) -> None:
     """Write a PNG: mean score against share (log), with the range of the seeds; the baseline that
     trains nothing dashed."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(6.4, 4.2), layout="constrained")
-    FigureCanvasAgg(figure)
     axis = figure.subplots()
     names = list(dict.fromkeys(p.system for p in points))
     for number, name in enumerate(names):

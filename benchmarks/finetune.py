@@ -14,17 +14,16 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.groups import find_differences, group_results
+from benchmarks.paired_tests import others
 from benchmarks.results import (
     OUTCOMES,
     OVERALL,
     SELECT,
     TRIVIAL,
     Result,
-    find_differences,
-    group_results,
     list_stored,
     model_of,
-    others,
     save_result,
 )
 from benchmarks.trivial import format_trivial, save_trivial, trivial_protocol
@@ -75,30 +74,33 @@ def log_model(seeds: Seeds, run: Path) -> None:
 
 def seed_result(seeds: Seeds, run: Path) -> Result:
     """The result of one seed, of what its run left in its folder (experiments.finetune)."""
-    found = read_json(run / "scores.json")
-    metric = found["metric"]
+    record = read_json(run / "scores.json")
+    metric = record["metric"]
     return Result(
         kind="finetune",
         task=seeds.task.name,
-        split=found["scored_on"],
+        split=record["scored_on"],
         metric=metric,
         protocol=trivial_protocol(
-            seeds.data, seeds.about["profile"], metric, found["scored_on"], seeds.about["share"]
+            seeds.data, seeds.about["profile"], metric, record["scored_on"], seeds.about["share"]
         ),
         model=model_of(seeds.model, seeds.encoder),
         options=dict(seeds.options),
-        seed=found["seed"],
-        scores={OVERALL: found["score"] | {"examples": found["examples"]}, SELECT: found["select"]},
+        seed=record["seed"],
+        scores={
+            OVERALL: record["score"] | {"examples": record["examples"]},
+            SELECT: record["select"],
+        },
         tallies=load_arrays(run / OUTCOMES),
         data={"task": seeds.data},
         details={
             **seeds.about,
-            "selected_on": found["selected_on"],
-            "variant": found["variant"],
-            "epoch": found["epoch"],
+            "selected_on": record["selected_on"],
+            "variant": record["variant"],
+            "epoch": record["epoch"],
         },
         request=str(seeds.base),
-        mlflow_run=found["mlflow_run"],
+        mlflow_run=record["mlflow_run"],
     )
 
 
@@ -133,8 +135,9 @@ def log_scores(journal: Journal, results: Sequence[Result]) -> None:
 def other_metrics(results: Sequence[Result]) -> list[str]:
     """Metrics beside the task's own that every seed has."""
     first = results[0]
-    names = [k for k in first.scores[OVERALL] if k not in (first.metric, "examples")]
-    return [k for k in names if all(k in r.scores[OVERALL] for r in results)]
+    common = set.intersection(*(set(result.scores[OVERALL]) for result in results))
+    common -= {first.metric, "examples"}
+    return [name for name in first.scores[OVERALL] if name in common]
 
 
 def format_scores(results: Sequence[Result]) -> str:
@@ -173,12 +176,8 @@ def format_scores(results: Sequence[Result]) -> str:
         f"95 % interval of the {scored} score over its {examples:,} examples: {low:.4f} to"
         f" {high:.4f}"
     )
-    told = [
-        f"{k} {spread(group.values(k))[0]:.4f}"
-        for k in other_metrics(results)
-        if not k.startswith("f1_")
-    ]
-    lines.append(", ".join(told))
+    further = [name for name in other_metrics(results) if not name.startswith("f1_")]
+    lines.append(", ".join(f"{name} {spread(group.values(name))[0]:.4f}" for name in further))
     if details["selected_on"] != "dev":
         lines.append(
             f"The epoch was chosen on {details['selected_on']} (by document); {scored} was"

@@ -20,7 +20,7 @@ from typing import Any
 import yaml
 
 from benchmarks.curves import Point, draw_curve, format_curve, group_of, name_systems, score_curve
-from benchmarks.results import STYLES, difference, mark_below
+from benchmarks.paired_tests import STYLES, difference, mark_below
 from core.choices import list_known
 from core.files import InputError
 from core.tracking import ROOT, newest_export, runs_folder
@@ -54,14 +54,13 @@ def read_design(paper: str) -> dict[str, Any]:
 
 
 def format_estimate(design: dict[str, Any]) -> str:
-    """What is ahead: how many pre-trainings are missing, and how many fine-tunings there are."""
+    """The number of pre-trainings that are missing, and of fine-tunings."""
     systems = name_systems(design["systems"])
-    missing = [
-        name
-        for name, model in systems.items()
-        if model.partition("/")[0] in recipes()
-        and newest_export(model.partition("/")[0], model.partition("/")[2] or "pretrain") is None
-    ]
+    missing = []
+    for name, model in systems.items():
+        paper, _, stem = model.partition("/")
+        if paper in recipes() and newest_export(paper, stem or "pretrain") is None:
+            missing.append(name)
     parts = len(design["shares"]) - (1 in design["shares"])
     on_all = design["seeds"] if 1 in design["shares"] else 0
     runs = len(systems) * (on_all + design["curve_seeds"] * parts)
@@ -104,12 +103,12 @@ def compare_knowledge(
     )
 
 
-def format_primary(points: list[Point], one: str, other: str) -> str:
+def format_primary(points: list[Point], system: str, other: str) -> str:
     """The difference that was stated, at the largest share, with both tests."""
     share = max(p.share for p in points)
     groups = {p.system: group_of(p) for p in points if p.share == share}
     metric = points[0].results[0].metric
-    first, second = groups[one], groups[other]
-    told = difference(first, second, metric, STYLES["finetune"]) or "no common seed"
+    first, second = groups[system], groups[other]
+    tests = difference(first, second, metric, STYLES["finetune"]) or "no common seed"
     below = mark_below(first, second, groups.values(), metric)
-    return f"Primary comparison, {one} against {other}: {told}{below}"
+    return f"Primary comparison, {system} against {other}: {tests}{below}"

@@ -11,7 +11,7 @@ from core.files import InputError
 from datamodules.options import Files
 from datamodules.tasks.gold import Gold, TrainingTexts
 from experiments.machine import Machine
-from inference.options import LinkerOptions, Matching, Work
+from inference.options import LinkerOptions, Matching, Pooling, Work
 
 Profile = Literal["small", "paper"]
 
@@ -57,6 +57,11 @@ class Folds:
     split: Split | None = None
     folds: Sequence[int] = ()
     graph: Path | None = None
+
+    @property
+    def numbers(self) -> list[int]:
+        """The folds in order, each once; none for all."""
+        return sorted(set(self.folds))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,6 +229,57 @@ class Probing:
     size: int = 8192
     device: str = "cpu"
     files: Files = Files()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Retrieval:
+    """A choice among 20 names, by the vectors of a model.
+
+    Args:
+        model: Encoder, or word vectors: sgns:char, sgns:word, glove:char, glove:word.
+        ckpt: Folder of one exact run of the encoder.
+        samples: Folder of `kepl data synonyms build`. Default: that of make pretrain-smedbert.
+        linked_text: Text that word vectors are trained on and whose mentions are counted. Default:
+            beside the samples.
+        frequent: Dataset-3 has the pairs of which one side is mentioned at most so often.
+        seed: Seed of word vectors.
+        pooling: Vector of a name. Default: text.
+        similarity: Similarity of two vectors.
+        max_length: Tokens of a name (default 25).
+        precision: Arithmetic of the model.
+        knowledge: Whether an encoder that reads linked mentions gets them.
+        device: cpu or cuda.
+    """
+
+    model: str = "zh"
+    ckpt: str | None = None
+    samples: Path | None = None
+    linked_text: Path | None = None
+    frequent: int = 200
+    seed: int = 0
+    pooling: Pooling | None = None
+    similarity: Literal["cosine", "dot"] = "cosine"
+    max_length: int | None = None
+    precision: Literal["fp32", "bf16"] = "fp32"
+    knowledge: bool = True
+    device: str = "cpu"
+
+    @property
+    def linker(self) -> LinkerOptions:
+        return LinkerOptions(
+            pooling=self.pooling,
+            similarity=self.similarity,
+            max_length=self.max_length,
+            precision=self.precision,
+            knowledge=self.knowledge,
+            device=self.device,
+        )
+
+
+def check_epochs(epochs: int | None) -> None:
+    """Raise InputError for a number of epochs below 1."""
+    if epochs is not None and epochs < 1:
+        raise InputError(f"EPOCHS={epochs}: expected a number of at least 1")
 
 
 def check_task(task: str, own: Gold, option: str = "--gold") -> None:

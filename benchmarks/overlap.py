@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -45,7 +46,7 @@ class Overlap(NamedTuple):
 
 
 def form(name: str) -> str:
-    """What two names have in common when they are the same word for word, in any case."""
+    """The form that two names share when they are the same word for word, in any case."""
     return comparable(name)
 
 
@@ -58,7 +59,7 @@ def model_forms(name: str, checkpoint: str | None = None) -> set[str]:
     """The forms of the names of the entities that a KeBioLM has vectors for. Raises InputError for
     a model without such a table."""
     ids, names = table_of(encoder(name, checkpoint).folder)
-    return {form(own) for entity in ids for own in names.get(entity, ())}
+    return {form(name) for entity in ids for name in names.get(entity, ())}
 
 
 def between(text: str, markers: Sequence[str]) -> Iterable[tuple[int, str]]:
@@ -80,31 +81,32 @@ def mentions_of(definition: Definition, data: Path) -> list[str] | None:
     """The annotated mentions of all splits; None where the files have none. Raises InputError as
     the readers do."""
     if definition.mentions is not None:
-        return [
-            m
-            for split, paths in inputs(definition, data).items()
-            for m in definition.mentions(paths, split)
-        ]
+        mentions: list[str] = []
+        for split, paths in inputs(definition, data).items():
+            mentions += definition.mentions(paths, split)
+        return mentions
     splits, _, _ = read_splits(definition, data)
-    examples = [example for several in splits.values() for example in several]
+    examples = list(chain.from_iterable(splits.values()))
     if all(isinstance(e, Tagged) for e in examples):
         return [e.text[start:end] for e in examples for start, end, _ in e.entities]
     if not any(marker.startswith("[/") for marker in definition.markers):
         return None
-    found = {
-        (e.document, *m): m[1]
-        for e in examples
-        if isinstance(e, Relation)
-        for m in between(e.text, definition.markers)
-    }
-    return list(found.values())
+    places: dict[tuple[str, int, str], None] = {}
+    for e in examples:
+        if isinstance(e, Relation):
+            for start, mention in between(e.text, definition.markers):
+                places[e.document, start, mention] = None
+    return [mention for _, _, mention in places]
 
 
-def overlap(mentions: Sequence[str], known: set[str]) -> Overlap:
-    """How many of `mentions` have a form that is `known`."""
+def overlap(mentions: Sequence[str], graph_names: set[str]) -> Overlap:
+    """The number of `mentions` with a form in `graph_names`."""
     forms = [form(m) for m in mentions]
     return Overlap(
-        len(forms), sum(f in known for f in forms), len(set(forms)), len(set(forms) & known)
+        len(forms),
+        sum(f in graph_names for f in forms),
+        len(set(forms)),
+        len(set(forms) & graph_names),
     )
 
 
@@ -139,8 +141,8 @@ def overlaps(
         raise InputError(
             f"{wrong[0]}: a task without annotated mentions; expected one of entities or relations"
         )
-    asked, known = known_forms(graph, model, ckpt)
-    found: dict[str, Overlap | None] = {}
+    asked, graph_names = known_forms(graph, model, ckpt)
+    counted: dict[str, Overlap | None] = {}
     missing: dict[str, str] = {}
     for definition in definitions:
         try:
@@ -151,28 +153,31 @@ def overlaps(
         except InputError as error:
             missing[definition.name] = str(error)
             continue
-        found[definition.name] = None if several is None else overlap(several, known)
-    if not found:
+        counted[definition.name] = None if several is None else overlap(several, graph_names)
+    if not counted:
         raise InputError(
             "no set could be counted:\n" + "\n".join(f"  {n}: {why}" for n, why in missing.items())
         )
-    return asked, found, missing
+    return asked, counted, missing
 
 
 def format_overlaps(
-    asked: str, found: Mapping[str, Overlap | None], missing: Mapping[str, str]
+    asked: str, counted: Mapping[str, Overlap | None], missing: Mapping[str, str]
 ) -> str:
     """The counts as aligned text, what was not counted below."""
     lines = [
         f"{'task':<16}{'mentions':>10}{'known':>10}{'share':>8}{'different':>11}{'known':>10}{'share':>8}"
     ]
-    for name, one in found.items():
-        if one is None:
+    for name, count in counted.items():
+        if count is None:
             lines.append(f"{name:<16}{'-':>10}")
             continue
-        shares = [one.known / max(one.mentions, 1), one.different_known / max(one.different, 1)]
+        shares = [
+            count.known / max(count.mentions, 1),
+            count.different_known / max(count.different, 1),
+        ]
         lines.append(
-            f"{name:<16}{one.mentions:>10,}{one.known:>10,}{shares[0]:>8.1%}{one.different:>11,}{one.different_known:>10,}{shares[1]:>8.1%}"
+            f"{name:<16}{count.mentions:>10,}{count.known:>10,}{shares[0]:>8.1%}{count.different:>11,}{count.different_known:>10,}{shares[1]:>8.1%}"
         )
     return "\n".join(
         [

@@ -20,7 +20,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,19 +31,17 @@ from tqdm import tqdm
 from transformers import PreTrainedTokenizerFast
 
 from benchmarks.graphs import graph_folder
+from benchmarks.groups import find_differences, group_results
 from benchmarks.options import Probing
+from benchmarks.paired_tests import others
 from benchmarks.results import (
     Model,
     Result,
-    find_differences,
-    group_results,
     label,
     list_stored,
-    log_result,
     model_of,
-    others,
     result_folder,
-    save_result,
+    save_logged,
 )
 from core.artifact import has_manifest, read_manifest
 from core.dotted import import_object
@@ -65,6 +63,7 @@ LOG = logging.getLogger(__name__)
 TYPES = {"all": "all", "type 1": "Type 1, an answer is in the query", "type 2": "Type 2"}
 MEASURES = ("recall", "strict")
 BEST = 5  # guesses that count strictly
+EXAMPLES = 4  # queries that are shown
 
 
 class Guess(NamedTuple):
@@ -107,26 +106,23 @@ def folder_of(graph: str, templates: str | None = None, files: Files | None = No
     if (Path(graph) / asked.FILE).is_file():
         return Path(graph)
     own = graph_folder(graph)
-    return asked.build_queries(
-        str(own), str(place / ("hpo" if graph == "hpo" else fingerprint(own)[:12]))
-    )
+    name = "hpo" if graph == "hpo" else fingerprint(own)[:12]
+    return asked.build_queries(str(own), str(place / name))
 
 
 def sample_queries(queries: Sequence[Query], limit: int | None, seed: int) -> list[Query]:
     """`limit` of the queries, drawn by `seed`, in their order; None: all."""
     if limit is None or limit >= len(queries):
         return list(queries)
-    return [
-        queries[i]
-        for i in np.sort(np.random.default_rng(seed).choice(len(queries), limit, replace=False))
-    ]
+    rows = np.sort(np.random.default_rng(seed).choice(len(queries), limit, replace=False))
+    return [queries[row] for row in rows]
 
 
 # guesses
 
 
 def form(name: str) -> str:
-    """What two names have in common when they count as the same: in lower case, without spaces."""
+    """The form that two names share when they count as the same: in lower case, without spaces."""
     return "".join(name.lower().split())
 
 
@@ -136,7 +132,7 @@ def never_guessed(tokenizer: PreTrainedTokenizerFast) -> list[int]:
 
 
 def texts_of(tokenizer: PreTrainedTokenizerFast, tokens: Sequence[Sequence[int]]) -> list[str]:
-    """What each filling says; a piece of a word at its beginning is shown without its mark."""
+    """The text of each filling; a piece of a word at its beginning is shown without its mark."""
     said: list[str] = tokenizer.batch_decode(
         [list(t) for t in tokens], clean_up_tokenization_spaces=False
     )
@@ -157,22 +153,22 @@ def guesses(
     A query that is too long for the model is not asked: it counts as not answered. Raises
     InputError for a query that the tokenizer does not turn into tokens with one mask.
     """
-    found: list[Guess] = []
+    collected: list[Guess] = []
     left_out: Counter[str] = Counter()
     ids: list[list[int]] = tokenizer([q.text.replace(MASK, tokenizer.mask_token) for q in queries])[
         "input_ids"
     ]  # type: ignore[assignment, arg-type]
-    for query, one in zip(queries, ids, strict=True):
-        if one.count(tokenizer.mask_token_id) != 1:  # type: ignore[arg-type]
+    for query, own_ids in zip(queries, ids, strict=True):
+        if own_ids.count(tokenizer.mask_token_id) != 1:  # type: ignore[arg-type]
             raise InputError(
                 f"{excerpt(query.text)}: expected one mask token in this query, got "
-                f"{one.count(tokenizer.mask_token_id)}. Build the queries again."
+                f"{own_ids.count(tokenizer.mask_token_id)}. Build the queries again."
             )  # type: ignore[arg-type]
-    gold = [{form(name) for several in q.names for name in several} for q in queries]
+    gold = [{form(name) for name in chain.from_iterable(q.names)} for q in queries]
     never = [] if special else never_guessed(tokenizer)
     with tqdm(total=masks * len(queries), desc="queries x lengths", disable=None) as bar:
         for n in range(1, masks + 1):
-            fitting = [i for i, one in enumerate(ids) if len(one) + n - 1 <= lm.max_length]
+            fitting = [i for i, own_ids in enumerate(ids) if len(own_ids) + n - 1 <= lm.max_length]
             if len(fitting) < len(ids):
                 left_out[f"queries too long for the model with {n} masks"] = len(ids) - len(fitting)
             filled = fillings(
@@ -186,27 +182,28 @@ def guesses(
                 size,
                 bar.update,  # type: ignore[arg-type]
             )
-            said = iter(texts_of(tokenizer, [f.tokens for several in filled for f in several]))
+            tokens = [filling.tokens for filling in chain.from_iterable(filled)]
+            texts = iter(texts_of(tokenizer, tokens))
             for i, several in zip(fitting, filled, strict=True):
                 for rank, filling in enumerate(several, 1):
-                    text = next(said)
-                    found.append(Guess(i, n, rank, text, filling.score, form(text) in gold[i]))
-    return sorted(found, key=lambda g: (g.query, g.masks, g.rank)), left_out
+                    text = next(texts)
+                    collected.append(Guess(i, n, rank, text, filling.score, form(text) in gold[i]))
+    return sorted(collected, key=lambda g: (g.query, g.masks, g.rank)), left_out
 
 
-def best_distinct(found: Sequence[Guess], count: int = BEST) -> list[Guess]:
-    """The `count` best different guesses of one query over all lengths, by mean log probability per
+def best_distinct(of_query: Sequence[Guess]) -> list[Guess]:
+    """The BEST different guesses of one query over all lengths, by mean log probability per
     token."""
     best: dict[str, Guess] = {}
-    for guess in sorted(found, key=lambda g: (-g.score / g.masks, g.masks, g.rank)):
+    for guess in sorted(of_query, key=lambda g: (-g.score / g.masks, g.masks, g.rank)):
         best.setdefault(form(guess.text), guess)
-    return list(best.values())[:count]
+    return list(best.values())[:BEST]
 
 
-def by_query(found: Sequence[Guess], count: int) -> list[list[Guess]]:
+def by_query(collected: Sequence[Guess], count: int) -> list[list[Guess]]:
     """The guesses of each of `count` queries."""
     several: list[list[Guess]] = [[] for _ in range(count)]
-    for guess in found:
+    for guess in collected:
         several[guess.query].append(guess)
     return several
 
@@ -214,11 +211,16 @@ def by_query(found: Sequence[Guess], count: int) -> list[list[Guess]]:
 # scores
 
 
+def is_answered(of_query: Sequence[Guess]) -> bool:
+    """Whether a guess of a query is right."""
+    return any(guess.right for guess in of_query)
+
+
 def hits(several: Sequence[Sequence[Guess]]) -> dict[str, np.ndarray]:
     """{measure: (n,) 1 where the query was answered}."""
     return {
-        "recall": np.array([float(any(g.right for g in own)) for own in several]),
-        "strict": np.array([float(any(g.right for g in best_distinct(own))) for own in several]),
+        "recall": np.array([float(is_answered(own)) for own in several]),
+        "strict": np.array([float(is_answered(best_distinct(own))) for own in several]),
     }
 
 
@@ -238,8 +240,8 @@ def tallies(queries: Sequence[Query], hit: np.ndarray, rows: np.ndarray) -> np.n
 def members(queries: Sequence[Query]) -> dict[str, np.ndarray]:
     """{type: which queries belong to it}; types without any are left out."""
     within = np.array([q.within for q in queries], dtype=bool)
-    every = {"all": np.ones(len(queries), bool), "type 1": within, "type 2": ~within}
-    return {name: rows for name, rows in every.items() if rows.any()}
+    groups = {"all": np.ones(len(queries), bool), "type 1": within, "type 2": ~within}
+    return {name: rows for name, rows in groups.items() if rows.any()}
 
 
 def tallies_of(
@@ -247,27 +249,25 @@ def tallies_of(
 ) -> dict[str, np.ndarray]:
     """{"type/measure": (m, 2) weighted hits of its queries}."""
     hit = hits(several)
-    return {
-        f"{name}/{measure}": tallies(queries, hit[measure], rows)
-        for name, rows in members(queries).items()
-        for measure in MEASURES
-    }
+    result = {}
+    for name, rows in members(queries).items():
+        for measure in MEASURES:
+            result[f"{name}/{measure}"] = tallies(queries, hit[measure], rows)
+    return result
 
 
 def scores_of(
-    queries: Sequence[Query], found: Mapping[str, np.ndarray]
+    queries: Sequence[Query], counted: Mapping[str, np.ndarray]
 ) -> dict[str, dict[str, float]]:
     """{type: recall and strict recall, how many queries and relations}."""
-    return {
-        name: (
-            {measure: score(found[f"{name}/{measure}"]) for measure in MEASURES}
-            | {
-                "examples": int(rows.sum()),
-                "relations": len({q.relation for q, r in zip(queries, rows, strict=True) if r}),
-            }
-        )
-        for name, rows in members(queries).items()
-    }
+    result = {}
+    for name, rows in members(queries).items():
+        relations = {queries[i].relation for i in np.flatnonzero(rows)}
+        result[name] = {measure: score(counted[f"{name}/{measure}"]) for measure in MEASURES} | {
+            "examples": int(rows.sum()),
+            "relations": len(relations),
+        }
+    return result
 
 
 # runs
@@ -309,7 +309,9 @@ def count_beams(probe: Probing) -> int:
             f"MASKS={probe.masks}, BEAM={probe.beam}, SIZE={probe.size}, LIMIT={probe.limit}:"
             " expected numbers of at least 1"
         )
-    return (5 if probe.beam is None else probe.beam) if probe.method == "beam" else 1
+    if probe.method != "beam":
+        return 1
+    return 5 if probe.beam is None else probe.beam
 
 
 def score_probing(probe: Probing) -> Result:
@@ -318,19 +320,19 @@ def score_probing(probe: Probing) -> Result:
     beams = count_beams(probe)
     device = checked_device(probe.device)
     folder = folder_of(probe.graph, probe.templates, probe.files)
-    every = asked.load_queries(folder)
-    queries = sample_queries(every, probe.limit, probe.seed)
+    all_queries = asked.load_queries(folder)
+    queries = sample_queries(all_queries, probe.limit, probe.seed)
     who, options, lm, tokenizer = masked_lm(probe.model, probe.ckpt)
     LOG.info(
-        f"{label(who.name, options)}: {len(queries):,} of {len(every):,} queries, 1 to"
+        f"{label(who.name, options)}: {len(queries):,} of {len(all_queries):,} queries, 1 to"
         f" {probe.masks} masks, {beams} beam{'s' if beams > 1 else ''}"
     )
-    found, left_out = guesses(
+    collected, left_out = guesses(
         lm.to(device), tokenizer, queries, probe.masks, beams, probe.special_tokens, probe.size
     )
-    several = by_query(found, len(queries))
+    several = by_query(collected, len(queries))
     distinct = [len({form(g.text) for g in own}) for own in several]
-    drawn = len(queries) < len(every)
+    drawn = len(queries) < len(all_queries)
     counted = tallies_of(queries, several)
     result = Result(
         kind="probing",
@@ -361,11 +363,10 @@ def score_probing(probe: Probing) -> Result:
             },
         },
     )
-    out = result_folder(result)
-    columns = {field: [getattr(g, field) for g in found] for field in Guess._fields}
-    with atomic_write(out / "guesses.parquet", "wb") as handle:
+    columns = {field: [getattr(g, field) for g in collected] for field in Guess._fields}
+    with atomic_write(result_folder(result) / "guesses.parquet", "wb") as handle:
         pq.write_table(pa.table(columns), handle, compression="zstd")
-    return save_result(replace(result, mlflow_run=log_result(result, "probing", out)), out)
+    return save_logged(result, "probing")
 
 
 def guesses_in(folder: str | Path) -> list[Guess]:
@@ -376,11 +377,12 @@ def guesses_in(folder: str | Path) -> list[Guess]:
 def format_probing(result: Result) -> str:
     """The scores as a table, what else was asked the same queries in the same way, and examples
     (Table 7)."""
-    made, mine = result.details["guesses"], group_results([result])[result.label]
+    counts, mine = result.details["guesses"], group_results([result])[result.label]
     text = [
         (
-            f"{result.label}: macro recall over relations; up to {made['at most']} guesses a query,"
-            f" {made['distinct, mean']} different ones on average, {made['distinct, most']} at most"
+            f"{result.label}: macro recall over relations; up to {counts['at most']} guesses a"
+            f" query, {counts['distinct, mean']} different ones on average,"
+            f" {counts['distinct, most']} at most"
         ),
         (
             f"{'':<8}{'recall@' + str(result.protocol['beams']):>9}{'95 % interval':>18}{'strict@' + str(BEST):>10}"  # noqa: E501
@@ -407,7 +409,8 @@ def format_probing(result: Result) -> str:
         for r in list_stored("probing")
         if r.folder != result.folder and not find_differences(r.protocol, result.protocol)
     ]
-    text += [line for key in result.tallies for line in others(mine, pool, key)]
+    for key in result.tallies:
+        text += others(mine, pool, key)
     queries = sample_queries(
         asked.load_queries(result.details["asked"]),
         result.protocol["limit"],
@@ -425,33 +428,32 @@ def render_guesses(own: Sequence[Guess]) -> list[str]:
     those right in stars."""
     lines = []
     for group in ([g for g in own if g.masks == 1], [g for g in own if g.masks > 1]):
-        ordered = sorted(group, key=lambda g: (not g.right, -g.score / g.masks))
-        lines.append(
-            (f"*{ordered[0].text}*" if ordered[0].right else ordered[0].text) if ordered else "-"
-        )
+        best = min(group, key=lambda g: (not g.right, -g.score / g.masks), default=None)
+        if best is None:
+            lines.append("-")
+        else:
+            lines.append(f"*{best.text}*" if best.right else best.text)
     return lines
 
 
-def examples(
-    queries: Sequence[Query], scored: Mapping[str, Sequence[Sequence[Guess]]], count: int = 4
-) -> str:
+def examples(queries: Sequence[Query], scored: Mapping[str, Sequence[Sequence[Guess]]]) -> str:
     """Table 7: queries that some model answered, those of Type 2 first, from different relations;
     then one nobody did."""
 
     def order(i: int) -> tuple[bool, int, int]:
-        right = sum(any(g.right for g in several[i]) for several in scored.values())
+        right = sum(is_answered(several[i]) for several in scored.values())
         return queries[i].within, right, i
 
     answered = [
         i
         for i in range(len(queries))
-        if any(g.right for several in scored.values() for g in several[i])
+        if any(is_answered(several[i]) for several in scored.values())
     ]
     chosen: list[int] = []
     for again in (False, True):
         for i in sorted(answered, key=order):
             new = queries[i].relation not in {queries[c].relation for c in chosen}
-            if len(chosen) < count and i not in chosen and (new or again):
+            if len(chosen) < EXAMPLES and i not in chosen and (new or again):
                 chosen.append(i)
     chosen += [i for i in range(len(queries)) if i not in answered][:1]
     lines = ["", "Examples: the best guess of one token | of several; *right*"]

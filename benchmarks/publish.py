@@ -11,18 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.groups import Group, check_protocol, check_seeds, group_results
+from benchmarks.paired_tests import pair_results
 from benchmarks.records import ROOT, Record, save_records
-from benchmarks.results import (
-    FILE,
-    OUTCOMES,
-    Group,
-    Result,
-    check_protocol,
-    check_seeds,
-    group_results,
-    load_result,
-    pair_results,
-)
+from benchmarks.results import FILE, OUTCOMES, Result, load_result
 from core.files import InputError
 from models.metrics import score
 
@@ -32,7 +24,7 @@ TOLERANCE = 1e-6
 
 def load_runs(folders: Sequence[Path]) -> list[Result]:
     """The results in run folders and below them. Raises InputError for a folder without one."""
-    found: dict[str, Result] = {}
+    results: dict[str, Result] = {}
     for folder in folders:
         files = sorted(folder.glob(f"**/{FILE}"))
         if not files:
@@ -40,8 +32,8 @@ def load_runs(folders: Sequence[Path]) -> list[Result]:
                 f"{folder}: expected a folder with {FILE}, which kepl finetune, evaluate, synonyms"
                 " and probe write"
             )
-        found |= {str(file.parent.resolve()): load_result(file.parent) for file in files}
-    return sorted(found.values(), key=lambda r: r.created)
+        results |= {str(file.parent.resolve()): load_result(file.parent) for file in files}
+    return sorted(results.values(), key=lambda r: r.created)
 
 
 def publish(
@@ -65,14 +57,14 @@ def publish(
     base = list(group_results(others).values())
     if len(base) > 1:
         raise InputError(
-            f"--against: expected runs of one system, got {', '.join(one.label for one in base)}"
+            f"--against: expected runs of one system, got {', '.join(own.label for own in base)}"
         )
     where = machine or f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}"
     records = []
-    for one in group_results(results).values():
-        records.append(record_of(one, command, where))
+    for system in group_results(results).values():
+        records.append(record_of(system, command, where))
         if base:
-            records.append(difference_record(one, base[0], command, where))
+            records.append(difference_record(system, base[0], command, where))
     return save_records(group, records, root), records
 
 
@@ -111,32 +103,32 @@ def record_of(group: Group, command: str, machine: str) -> Record:
     )
 
 
-def difference_record(one: Group, base: Group, command: str, machine: str) -> Record:
+def difference_record(system: Group, base: Group, command: str, machine: str) -> Record:
     """One system minus another, paired by example. Raises InputError where the two cannot be
     paired."""
-    check_protocol("publish --against", [*one.results, *base.results])
-    first = one.results[0]
-    found = pair_results(one, base, first.metric)
-    if found is None:
+    check_protocol("publish --against", [*system.results, *base.results])
+    first = system.results[0]
+    paired = pair_results(system, base, first.metric)
+    if paired is None:
         raise InputError(
-            f"{one.label} and {base.label}: no common seed, or other examples; differences are of"
-            " pairs"
+            f"{system.label} and {base.label}: no common seed, or other examples; differences are"
+            " of pairs"
         )
-    difference, _ = found
+    difference, _ = paired
     return Record(
-        id=slug(first.task, one.label, "minus", base.label),
+        id=slug(first.task, system.label, "minus", base.label),
         task=f"{first.task}, {first.split}",
-        model=one.label,
+        model=system.label,
         metric=f"{first.metric} minus {base.label}",
         value=round(difference.difference, 6),
         signed=True,
         interval=(round(difference.low, 6), round(difference.high, 6)),
         p=round(difference.p_bootstrap, 6),
         p_seeds=None if difference.p_seeds is None else round(difference.p_seeds, 6),
-        seeds=_seeds(one),
+        seeds=_seeds(system),
         options=dict(first.options),
         command=command,
-        commit=_commits(one),
+        commit=_commits(system),
         data=dict(first.data),
         machine=machine,
     )

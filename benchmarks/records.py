@@ -92,7 +92,9 @@ class Record:
         if name in ("p", "p_seeds"):
             if own < 0.0001:
                 return "< 0.0001"
-            return f"{own:.4f}" if own < 0.001 else f"{own:.3f}" if own < 0.1 else f"{own:.2f}"
+            if own < 0.001:
+                return f"{own:.4f}"
+            return f"{own:.3f}" if own < 0.1 else f"{own:.2f}"
         sign = "+" if self.signed and name != "sd" else ""
         numbers = own if name == "interval" else (own,)
         return ", ".join(f"{number:{sign},.{self.digits}f}" for number in numbers)
@@ -101,25 +103,25 @@ class Record:
 def load_records(root: Path = ROOT) -> dict[str, dict[str, Record]]:
     """{group: {id: record}} of docs/results. Raises InputError for a field that records do not
     have, or an id that repeats."""
-    known = {one.name for one in fields(Record)}
-    found: dict[str, dict[str, Record]] = {}
+    field_names = {entry.name for entry in fields(Record)}
+    groups: dict[str, dict[str, Record]] = {}
     for file in sorted((root / FOLDER).glob("*.json")):
         if file.name == "constants.json":
             continue
         common = dict(read_json(file))
         records = common.pop("records")
-        own = found.setdefault(file.stem, {})
-        for one in records:
-            given = common | one
-            if unknown := sorted(set(given) - known):
+        own = groups.setdefault(file.stem, {})
+        for entry in records:
+            values = common | entry
+            if unknown := sorted(set(values) - field_names):
                 raise InputError(
-                    f"{file}: {one.get('id')}: expected fields of a record, got"
+                    f"{file}: {entry.get('id')}: expected fields of a record, got"
                     f" {', '.join(unknown)}"
                 )
-            if given["id"] in own:
-                raise InputError(f"{file}: two records with the id {given['id']!r}")
-            own[given["id"]] = Record(**given)
-    return found
+            if values["id"] in own:
+                raise InputError(f"{file}: two records with the id {values['id']!r}")
+            own[values["id"]] = Record(**values)
+    return groups
 
 
 def save_records(group: str, records: Iterable[Record], root: Path = ROOT) -> Path:
@@ -127,15 +129,15 @@ def save_records(group: str, records: Iterable[Record], root: Path = ROOT) -> Pa
     file = root / FOLDER / f"{group}.json"
     before = dict(read_json(file)) if file.is_file() else {"records": []}
     common = {k: v for k, v in before.items() if k != "records"}
-    kept = {one["id"]: one for one in before["records"]}
-    empty = {one.name: one.default for one in fields(Record)} | {"options": {}, "data": {}}
+    kept = {entry["id"]: entry for entry in before["records"]}
+    empty = {entry.name: entry.default for entry in fields(Record)} | {"options": {}, "data": {}}
     for record in records:
-        given = {one.name: getattr(record, one.name) for one in fields(Record)}
-        kept[record.id] = {k: v for k, v in given.items() if v != common.get(k, empty[k])}
+        values = {entry.name: getattr(record, entry.name) for entry in fields(Record)}
+        kept[record.id] = {k: v for k, v in values.items() if v != common.get(k, empty[k])}
     head = "".join(
         f" {json.dumps(k)}: {json.dumps(v, ensure_ascii=False)},\n" for k, v in common.items()
     )
-    lines = ",\n".join("  " + json.dumps(one, ensure_ascii=False) for one in kept.values())
+    lines = ",\n".join("  " + json.dumps(entry, ensure_ascii=False) for entry in kept.values())
     with atomic_write(file) as handle:
         handle.write(f'{{\n{head} "records": [\n{lines}\n ]\n}}\n')
     return file
@@ -189,38 +191,38 @@ def problems(root: Path = ROOT) -> list[str]:
     point that is in no record."""
     records = load_records(root)
     constants: dict[str, str] = read_json(root / FOLDER / "constants.json")
-    found, used = [], set()
+    messages, used = [], set()
     for page in documents(root):
         text, name = page.read_text(), page.relative_to(root)
-        groups = {group for line in GROUPS.findall(text) for group in line.split()}
+        groups = set(" ".join(GROUPS.findall(text)).split())
         for _, table, shown, _ in TABLE.findall(text):
             if render(table, records, root) != shown:
-                found.append(
+                messages.append(
                     f"{name}: the table {table} differs from its records; write it: make results"
                 )
-            groups |= {
-                m[1] for m in PLACE.finditer((root / FOLDER / "tables" / f"{table}.md").read_text())
-            }
+            template = (root / FOLDER / "tables" / f"{table}.md").read_text()
+            groups |= {place[1] for place in PLACE.finditer(template)}
         if unknown := sorted(groups - set(records)):
-            found.append(f"{name}: no group of records {', '.join(unknown)}")
+            messages.append(f"{name}: no group of records {', '.join(unknown)}")
         prose = NO_PROSE.sub(_blank, text)
         for phrase in sorted(constants, key=len, reverse=True):
             if phrase in prose:
                 used.add(phrase)
                 prose = prose.replace(phrase, " " * len(phrase))
-        known = list_printed_forms([r for group in groups for r in records.get(group, {}).values()])
+        own = [record for group in groups for record in records.get(group, {}).values()]
+        forms = list_printed_forms(own)
         for match in DECIMAL.finditer(prose):
-            if plain(match[0]) not in known:
+            if plain(match[0]) not in forms:
                 line = prose.count("\n", 0, match.start()) + 1
-                found.append(
+                messages.append(
                     f"{name}:{line}: {match[0]} is in no record of"
                     f" {', '.join(sorted(groups)) or 'this page'}"
                 )
-    found += [
+    messages += [
         f"{FOLDER / 'constants.json'}: {phrase!r} is in no document"
         for phrase in sorted(set(constants) - used)
     ]
-    return found
+    return messages
 
 
 def _blank(match: re.Match[str]) -> str:
@@ -235,10 +237,12 @@ def plain(number: str) -> str:
 def list_printed_forms(records: Iterable[Record]) -> set[str]:
     """Every way in which the numbers of records may be printed: with their digits, and rounded to
     fewer."""
-    found = set()
-    for one in records:
-        for value in (one.value, one.sd, *(one.interval or ())):
+    forms = set()
+    for record in records:
+        for value in (record.value, record.sd, *(record.interval or ())):
             if value is not None:
-                found |= {f"{abs(value):.{digits}f}" for digits in range(1, one.digits + 1)}
-        found |= {one.part(name) for name in ("p", "p_seeds") if getattr(one, name) is not None}
-    return found
+                forms |= {f"{abs(value):.{digits}f}" for digits in range(1, record.digits + 1)}
+        forms |= {
+            record.part(name) for name in ("p", "p_seeds") if getattr(record, name) is not None
+        }
+    return forms

@@ -1,29 +1,8 @@
 """Many runs under one parent: a grid, or a search by Optuna. `kepl sweep FILE`, `make sweep
-CONFIG=FILE`.
+CONFIG=FILE`; benchmarks.sweep_file describes the file.
 
-    command: finetune cMedQANER          # or pretrain <paper>, evaluate <task>, synonyms, probe
-    settings: {MIRROR: downloads/, SEEDS: "0,1"}       # of every run, as `make` accepts them
-    grid:                                # every combination
-      MODEL: [zh, embert]
-      model.init_args.lr: [1.0e-4, 3.0e-4]
-    runs:                                # optional: lists what does not go by a grid; each with
-                                         every combination
-      - {PROFILE: small}
-    at_once: 2                           # optional; AT_ONCE= replaces it
-    report: [test/entity_f1]             # optional: which metrics the table shows
-
-or, instead of grid and runs,
-
-    search: tpe                          # Optuna's tree-structured Parzen estimator
-    space: {model.init_args.lr: {log: [1.0e-5, 1.0e-3]}, EPOCHS: {from: [1, 10]}, MODEL: [zh,
-        embert]}
-    trials: 20
-    goal: select/entity_f1               # the metric to maximise; `-` before it minimises
-
-Names in capitals are settings of the command; names with dots are settings of its configs
-(`ARGS="--name value"`). Every run is an MLflow run (with children, where the command makes some)
-under the sweep's own. What is finished is kept: the same command resumes a killed sweep, and
-repeats what failed.
+Every run is an MLflow run (with children, where the command makes some) under the sweep's own. What
+is finished is kept: the same command resumes a killed sweep, and repeats what failed.
 """
 
 from __future__ import annotations
@@ -31,217 +10,41 @@ from __future__ import annotations
 import json
 import logging
 import os
-import re
 import shlex
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import product
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, NamedTuple
+from typing import Any
 
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
-from core.choices import list_known
+from benchmarks.sweep_file import Point, Sweep, read_sweep
 from core.commands import Running, start_command
 from core.executor import engine_of
 from core.files import InputError, atomic_write, lock_file
 from core.journal import JOURNAL, Journal, explaining_store, sync
 from core.json_files import digest, read_json, write_json
-from core.reading import excerpt
 from core.spreadsheets import CsvWriter
 from core.tracking import ROOT, commit, runs_folder, tracking_uri
-from core.yaml_files import read_yaml
 
-#: command -> (its words, the MLflow experiment; both may name the command's own word)
-COMMANDS = {
-    "pretrain": ("pretrain {0}", "{0}"),
-    "kg": ("pretrain kg/{0}", "kg"),
-    "finetune": ("finetune {0}", "{0}"),
-    "evaluate": ("evaluate {0}", "{0}"),
-    "synonyms": ("synonyms", "synonyms"),
-    "probe": ("probe", "probing"),
-}
-KEYS = (
-    "command",
-    "settings",
-    "grid",
-    "runs",
-    "search",
-    "space",
-    "trials",
-    "goal",
-    "at_once",
-    "report",
-)
-Value = str | int | float | bool
-Point = dict[str, Value]
 LOG = logging.getLogger(__name__)
 WRONG_INPUT = 2  #: exit code of a command
 POINT = "sweep.point"  #: the tag that says which of the grid's settings a run has
 
 
-class Search(NamedTuple):
-    """A search by Optuna: choices, or (low, high, whether on a log scale) of each setting."""
-
-    space: dict[str, list[Value] | tuple[float, float, bool]]
-    trials: int
-    goal: str
-
-
-class Sweep(NamedTuple):
-    """What a sweep's file asks for; of a search, `points` are the trials so far."""
-
-    name: str
-    words: list[str]
-    experiment: str
-    settings: Point
-    points: list[Point]
-    at_once: int
-    report: list[str]
-    search: Search | None = None
-
-    @property
-    def identity(self) -> str:
-        """A digest of what is run, not of how many at once."""
-        return digest([self.words, self.settings, self.search or self.points])[:12]
-
-
-def _values(file: Path, key: str, given: Any) -> Point:
-    """{name: value}. Raises InputError for what is no mapping of names to plain values."""
-    if not isinstance(given, dict):
-        raise InputError(f"{file}: {key}: expected names with values, got {excerpt(given)}")
-    for name, value in given.items():
-        if not isinstance(name, str) or not (
-            re.fullmatch("[A-Z][A-Z0-9_]*", name) or re.fullmatch(r"\w+(\.\w+)+", name)
-        ):
-            raise InputError(
-                f"{file}: {key}: {name!r} is no setting; expected a name in capitals (MODEL) or one"
-                " of a config, with dots (model.init_args.lr)"
-            )
-        if isinstance(value, (dict, list)) or value is None:
-            raise InputError(f"{file}: {key}: {name}: expected one value, got {excerpt(value)}")
-    return dict(given)
-
-
-def _names(given: Any) -> set[Any]:
-    return {*given} if isinstance(given, dict) else set()
-
-
-def read_sweep(file: str | Path) -> Sweep:
-    """A sweep's file. Raises InputError for one that is not there, no YAML, or asks for what there
-    is not."""
-    file = Path(file)
-    given = read_yaml(file, f"{', '.join(KEYS)} (kepl sweep --help)")
-    if unknown := [key for key in given if key not in KEYS]:
-        raise InputError(f"{file}: no key {unknown[0]!r}; {list_known(unknown[0], KEYS)}")
-    command, *rest = shlex.split(str(given.get("command") or "")) or [""]
-    if command not in COMMANDS:
-        raise InputError(
-            f"{file}: command: expected one of {', '.join(COMMANDS)}, got {command or 'none'!r}"
-        )
-    words, experiment = COMMANDS[command]
-    if len(rest) != words.count("{0}"):
-        raise InputError(
-            f"{file}: command: expected `{command}{' NAME' * words.count('{0}')}`, got"
-            f" {given['command']!r}"
-        )
-    own = " ".join(rest)
-    settings = _values(file, "settings", given.get("settings") or {})
-    at_once, report = given.get("at_once", 1), given.get("report") or []
-    if type(at_once) is not int or at_once < 1:
-        raise InputError(f"{file}: at_once: expected a number, 1 or more, got {at_once!r}")
-    if not isinstance(report, list) or not all(isinstance(name, str) for name in report):
-        raise InputError(f"{file}: report: expected a list of metrics, got {excerpt(report)}")
-    grid_names, runs = _names(given.get("grid")), given.get("runs") or [{}]
-    if not isinstance(runs, list):
-        raise InputError(f"{file}: runs: expected a list, got {excerpt(runs)}")
-    of_runs = {name for run in runs for name in _names(run)}
-    twice = grid_names & ({*settings} | of_runs) | {*settings} & _names(given.get("space"))
-    if twice:
-        raise InputError(
-            f"{file}: {min(twice)}: it is there twice, with one value and with several. Name it"
-            " once."
-        )
-    whole = Sweep(
-        file.stem, words.format(own).split(), experiment.format(own), settings, [], at_once, report
-    )
-    if "search" in given:
-        return whole._replace(search=_search(file, given))
-    grid = given.get("grid") or {}
-    if not isinstance(grid, dict) or not all(isinstance(v, list) and v for v in grid.values()):
-        raise InputError(
-            f"{file}: grid: expected a list of values for every name, such as MODEL: [zh, minilm]"
-        )
-    points = [
-        _values(file, "runs", run) | _values(file, "grid", dict(zip(grid, values, strict=True)))
-        for run in runs
-        for values in product(*grid.values())
-    ]
-    if command == "finetune" and any("SEEDS" in p for p in points):
-        raise InputError(
-            f"{file}: SEEDS: all seeds of one fine-tuning are one run with children; give them in"
-            ' settings, SEEDS: "0,1,2", not in grid or runs'
-        )
-    if len({digest(p) for p in points}) < len(points):
-        raise InputError(f"{file}: a run is in it twice; each value of the grid may be named once")
-    return whole._replace(points=points)
-
-
-def _search(file: Path, given: dict[str, Any]) -> Search:
-    """The search of a sweep's file. Raises InputError for what is none."""
-    space, trials, goal = given.get("space"), given.get("trials", 20), given.get("goal")
-    if given["search"] != "tpe":
-        raise InputError(f"{file}: search: expected tpe, got {given['search']!r}")
-    if "grid" in given or "runs" in given:
-        raise InputError(f"{file}: a search has a space instead of grid and runs")
-    if not isinstance(space, dict) or not space:
-        raise InputError(
-            f"{file}: space: expected settings with {{log: [low, high]}}, {{from: [low, high]}} or"
-            " a list of values"
-        )
-    if type(trials) is not int or trials < 1 or not isinstance(goal, str):
-        raise InputError(
-            f"{file}: trials, goal: expected a number of trials and the name of a metric, got"
-            f" {trials!r} and {goal!r}"
-        )
-    found: dict[str, list[Value] | tuple[float, float, bool]] = {}
-    for name, values in space.items():
-        ends = (
-            next(iter(values.values())) if isinstance(values, dict) and len(values) == 1 else None
-        )
-        if isinstance(values, list) and values:
-            found[name] = list(values)
-        elif (
-            {*values} <= {"log", "from"}
-            and isinstance(ends, list)
-            and [type(e) in (int, float) for e in ends] == [True, True]
-        ):
-            found[name] = (ends[0], ends[1], "log" in values)
-            least = "above 0" if "log" in values else "at most the other"
-            if ends[0] > ends[1] or ("log" in values and ends[0] <= 0):
-                raise InputError(
-                    f"{file}: space: {name}: expected a low end, {least}, and a high one, got"
-                    f" {ends[0]} and {ends[1]}"
-                )
-        else:
-            raise InputError(
-                f"{file}: space: {name}: expected {{log: [low, high]}}, {{from: [low, high]}} or a"
-                " list of values"
-            )
-        for value in values if isinstance(values, list) else (0,):
-            _values(file, "space", {name: value})
-    return Search(found, trials, goal)
-
-
 def arguments(sweep: Sweep, point: Point) -> list[str]:
     """The command's words for one point: the sweep's settings, then its own; config settings go
     into ARGS."""
-    every = {name: str(value) for name, value in (sweep.settings | point).items()}
-    named = {k: v for k, v in every.items() if "." not in k}
-    args = [word for k, v in every.items() if "." in k for word in (f"--{k}", v)]
+    named: dict[str, str] = {}
+    args: list[str] = []
+    for name, value in (sweep.settings | point).items():
+        if "." in name:
+            args += [f"--{name}", str(value)]
+        else:
+            named[name] = str(value)
     if args:
         named["ARGS"] = " ".join(filter(None, (named.get("ARGS", ""), shlex.join(args))))
     return [*sweep.words, *(f"{k}={v}" for k, v in named.items())]
@@ -355,26 +158,26 @@ def run_points(
     with ThreadPoolExecutor(at_once) as pool:
         waiting = [pool.submit(points.run, number) for number in range(len(sweep.points))]
         try:
-            return [w.result() for w in waiting]
+            return [future.result() for future in waiting]
         finally:
             points.stopped = True  # of an interrupt: nothing new begins, what runs ends
-            for w in waiting:
-                w.cancel()
+            for future in waiting:
+                future.cancel()
             for process in list(points.running):
                 process.terminate()
 
 
 def results(sweep: Sweep, parent: str) -> list[dict[str, Any]]:
-    """Of every MLflow run right under `parent`: its point, id, name and metrics, in the order of
-    the points.
+    """The point, id, name and metrics of every MLflow run right under `parent`, in the order of the
+    points.
 
-    Runs that recorded while MLflow did not answer are delivered first. Of equal runs of a point,
-    which a killed sweep or a failed run leaves, the newest counts; one without an end counts
-    where no other has one. A point without a run has a row without metrics.
+    Runs that recorded while MLflow did not answer are delivered first. A killed sweep or a failed
+    run leaves equal runs of a point: the newest counts, and one without an end counts only where
+    no other has one. A point without a run has a row without metrics.
     """
     sync(parent=parent)
     client = MlflowClient(tracking_uri())
-    found: list[Run] = []
+    runs: list[Run] = []
     token = None
     while True:
         page = client.search_runs(
@@ -382,7 +185,7 @@ def results(sweep: Sweep, parent: str) -> list[dict[str, Any]]:
             f"tags.`mlflow.parentRunId` = '{parent}'",
             page_token=token,
         )
-        found += list(page)
+        runs += list(page)
         if not (token := page.token):
             break
     order = {digest(p): i for i, p in enumerate(sweep.points)}
@@ -393,26 +196,26 @@ def results(sweep: Sweep, parent: str) -> list[dict[str, Any]]:
             "name": run.info.run_name,
             "metrics": dict(run.data.metrics),
         }
-        for point, run in _newest(found)
+        for point, run in _newest(runs)
     ]
-    there = {digest(row["point"]) for row in rows}
+    with_runs = {digest(row["point"]) for row in rows}
     rows += [
         {"point": p, "run": "", "name": "(no run)", "metrics": {}}
         for p in sweep.points
-        if digest(p) not in there
+        if digest(p) not in with_runs
     ]
     return sorted(rows, key=lambda row: order.get(digest(row["point"]), len(order)))
 
 
 def _newest(runs: list[Run]) -> list[tuple[Point, Run]]:
-    """(point, run) of the runs that count: of a point's finished ones, or of all where none is, the
-    newest of equal name and parameters."""
-    own: dict[str, list[tuple[Point, Run]]] = {}
+    """(point, run) of the runs that count: the newest of equal name and parameters, among a point's
+    finished runs, or among all where none is finished."""
+    by_point: dict[str, list[tuple[Point, Run]]] = {}
     for run in sorted(runs, key=lambda r: int(r.info.start_time)):
         point = json.loads(run.data.tags.get(POINT, "{}"))
-        own.setdefault(digest(point), []).append((point, run))
+        by_point.setdefault(digest(point), []).append((point, run))
     counted: list[tuple[Point, Run]] = []
-    for group in own.values():
+    for group in by_point.values():
         finished = [pair for pair in group if pair[1].info.status == "FINISHED"]
         equal = {digest([r.info.run_name, r.data.params]): (p, r) for p, r in finished or group}
         counted += equal.values()
@@ -422,39 +225,30 @@ def _newest(runs: list[Run]) -> list[tuple[Point, Run]]:
 def table(sweep: Sweep, rows: list[dict[str, Any]]) -> list[list[str]]:
     """Head and rows: the settings that vary, the run's name, its metrics (`report`'s, else all but
     the training's), its id."""
-    varied = [
-        k
-        for k in dict.fromkeys(k for p in sweep.points for k in p)
-        if len({p.get(k) for p in sweep.points}) > 1
-    ]
-    every = sorted(
-        {
-            m
-            for row in rows
-            for m in row["metrics"]
-            if not m.startswith(("train/", "lr", "epoch", "system/"))
-        }
-    )
-    metrics = [m for m in sweep.report if m in every] if sweep.report else every
-    body = [
-        [
-            *(str(row["point"].get(k, "")) for k in varied),
-            row["name"],
-            *(f"{row['metrics'][m]:.4f}" if m in row["metrics"] else "" for m in metrics),
-            row["run"],
-        ]
-        for row in rows
-    ]
-    return [[*varied, "name", *metrics, "MLflow run"], *body]
+    settings = dict.fromkeys(name for point in sweep.points for name in point)
+    varied = [name for name in settings if len({p.get(name) for p in sweep.points}) > 1]
+    recorded = {metric for row in rows for metric in row["metrics"]}
+    training = ("train/", "lr", "epoch", "system/")
+    metrics = sorted(metric for metric in recorded if not metric.startswith(training))
+    if sweep.report:
+        metrics = [metric for metric in sweep.report if metric in metrics]
+    lines = [[*varied, "name", *metrics, "MLflow run"]]
+    for row in rows:
+        own = row["metrics"]
+        point = [str(row["point"].get(name, "")) for name in varied]
+        values = [f"{own[metric]:.4f}" if metric in own else "" for metric in metrics]
+        lines.append([*point, row["name"], *values, row["run"]])
+    return lines
 
 
 def format_table(lines: list[list[str]]) -> str:
     """A table for the terminal, its columns aligned."""
-    width = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
-    return "\n".join(
-        "  ".join(cell.ljust(w) for cell, w in zip(line, width, strict=True)).rstrip()
-        for line in lines
-    )
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    rows = []
+    for line in lines:
+        cells = [cell.ljust(width) for cell, width in zip(line, widths, strict=True)]
+        rows.append("  ".join(cells).rstrip())
+    return "\n".join(rows)
 
 
 def search_points(
@@ -482,7 +276,7 @@ def search_points(
     points = [
         read_json(file)["point"]
         for file in sorted(folder.glob("*.json"))
-        if file.name not in ("mlflow.json",)
+        if file.name != "mlflow.json"
     ]
     codes = [0] * len(points)
     while len(points) < trials:
@@ -491,9 +285,9 @@ def search_points(
             sampler=optuna.samplers.TPESampler(seed=len(points)),
         )
         rows = results(sweep._replace(points=points), parent)
-        known = {digest(row["point"]): row["metrics"].get(goal.lstrip("-")) for row in rows}
+        scores = {digest(row["point"]): row["metrics"].get(goal.lstrip("-")) for row in rows}
         for point, code in zip(points, codes, strict=True):
-            value = known.get(digest(point))
+            value = scores.get(digest(point))
             if code == 0 and value is not None:
                 study.add_trial(
                     optuna.trial.create_trial(params=point, distributions=kinds, value=value)

@@ -13,23 +13,23 @@ alike, with knowledge and without.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks.groups import group_results
+from benchmarks.options import Retrieval
+from benchmarks.paired_tests import others
 from benchmarks.results import (
     Model,
     Result,
-    group_results,
     list_stored,
-    log_result,
     model_of,
-    others,
-    result_folder,
-    save_result,
+    save_logged,
 )
 from core.artifact import read_manifest
 from core.files import InputError
@@ -55,9 +55,10 @@ Linked = Callable[[Sequence[str]], np.ndarray]
 
 def mention_counts(linked: Path) -> Counter[str]:
     """{entity id: mentions} in a folder of linked text. Raises InputError when there is none."""
-    return Counter(
-        mention.entity for document in linked_documents(linked) for mention in document.mentions
-    )
+    counts: Counter[str] = Counter()
+    for document in linked_documents(linked):
+        counts.update(mention.entity for mention in document.mentions)
+    return counts
 
 
 def members(
@@ -74,14 +75,17 @@ def members(
     }
 
 
+def distinct_names(names_of_samples: Iterable[Sequence[str]]) -> list[str]:
+    """Each name once, in their order."""
+    return list(dict.fromkeys(chain.from_iterable(names_of_samples)))
+
+
 def hits(samples: Sequence[Sample], vectors: Vectors) -> np.ndarray:
     """(n,) 1 where the gold name is the nearest, 1/k where it is one of k nearest, else 0.
 
     vectors: names to (n, d), whose products are the similarities.
     """
-    names = list(
-        dict.fromkeys(name for s in samples for name in (s.query_name, *s.candidate_names))
-    )
+    names = distinct_names((s.query_name, *s.candidate_names) for s in samples)
     place = {name: i for i, name in enumerate(names)}
     rows = vectors(names)
     result = np.zeros(len(samples))
@@ -96,28 +100,26 @@ def hits(samples: Sequence[Sample], vectors: Vectors) -> np.ndarray:
 def sides(samples: Sequence[Sample], linked: Linked) -> dict[str, np.ndarray]:
     """{group of SIDES: which samples belong to it}. linked: (n,) which of n names mention an entity
     with neighbours."""
-    names = list(
-        dict.fromkeys(name for s in samples for name in (s.query_name, s.candidate_names[0]))
-    )
+    names = distinct_names((s.query_name, s.candidate_names[0]) for s in samples)
     has = dict(zip(names, linked(names).tolist(), strict=True))
     count = np.array([has[s.query_name] + has[s.candidate_names[0]] for s in samples])
     return {group: count == number for group, number in zip(SIDES, (2, 1, 0), strict=True)}
 
 
 def with_neighbours(folder: str | Path, max_length: int = NAME_TOKENS) -> Linked:
-    """Which of n names, cut to `max_length` tokens, mention an entity that has triples in the graph
-    of an export.
+    """A function that tells which of n names, cut to `max_length` tokens, mention an entity with
+    triples in the graph of an export.
 
     Raises InputError when the export lacks a file.
     """
-    found, tokenizer = links(folder), load_tokenizer(str(folder))
+    link, tokenizer = links(folder), load_tokenizer(str(folder))
     degree = np.load(Path(folder) / "degree.npy", allow_pickle=False)
 
     def link_names(names: Sequence[str]) -> np.ndarray:
         offsets = tokenizer(
             list(names), truncation=True, max_length=max_length, return_offsets_mapping=True
         )["offset_mapping"]
-        mentions = found(list(names), offsets)
+        mentions = link(list(names), offsets)
         return np.isin(np.arange(len(names)), mentions[degree[mentions[:, 3]] > 0, 0])
 
     return link_names
@@ -135,10 +137,10 @@ def vectors_of(
         check_uses(given_options(options), frozenset(), f"the word vectors {model}")
         identity, vectors = train_vectors(kind, unit or "char", linked, seed)
         return Model(kind, "", digest(identity)), {"unit": unit or "char"}, identity, vectors, None
-    chosen, given = encoder(model, ckpt), given_options(options)
+    chosen, chosen_options = encoder(model, ckpt), given_options(options)
     options = replace(options, pooling=options.pooling or "text")
     own = embedder(chosen, options)
-    check_uses(given, own.uses, f"the encoder {chosen.name}")
+    check_uses(chosen_options, own.uses, f"the encoder {chosen.name}")
     shown = own.options | ({} if options.knowledge else {"knowledge": False})
     has_neighbours = (
         with_neighbours(chosen.folder, options.max_length or NAME_TOKENS) if chosen.linker else None
@@ -157,46 +159,31 @@ def samples_checksum(samples: Path | None) -> str | None:
     none."""
     if samples is None:
         return None
-    found = read_manifest(samples).get("sha256")
-    if not isinstance(found, str):  # a graph's manifest has a checksum for each of its files
+    checksum = read_manifest(samples).get("sha256")
+    if not isinstance(checksum, str):  # a graph's manifest has a checksum for each of its files
         raise InputError(
             f"SAMPLES={samples}: no samples of synonyms; expected a folder of datamodules.synonyms"
             " build"
         )
-    return found
+    return checksum
 
 
-def score_retrieval(
-    model: str = "zh",
-    *,
-    ckpt: str | None = None,
-    samples: Path | None = None,
-    linked_text: Path | None = None,
-    frequent: int = 200,
-    seed: int = 0,
-    linker: LinkerOptions | None = None,
-) -> Result:
+def score_retrieval(asked: Retrieval) -> Result:
     """Score a model on the samples; the result is saved and logged. Raises InputError for what
-    cannot be done.
-
-    samples: folder of `kepl data synonyms build` (default: that of pretrain-smedbert).
-        linked_text: text that word vectors are
-    trained on and Dataset-3 counts mentions in (default: beside the samples).  frequent: Dataset-3
-    has pairs of which one side is mentioned at most so often.
-    """
-    folder = samples or runs_folder() / "data" / "smedbert-small" / "synonyms"
-    known = load_samples(folder)
-    linked = linked_text or folder.parent / "linked"
+    cannot be done."""
+    folder = asked.samples or runs_folder() / "data" / "smedbert-small" / "synonyms"
+    samples = load_samples(folder)
+    linked = asked.linked_text or folder.parent / "linked"
     counts = mention_counts(linked)
-    inside = members(known, counts, frequent)
+    inside = members(samples, counts, asked.frequent)
     who, shown, identity, vectors, has_neighbours = vectors_of(
-        model, ckpt, linker or LinkerOptions(), linked, seed
+        asked.model, asked.ckpt, asked.linker, linked, asked.seed
     )
-    found = hits(known, vectors)
+    hit = hits(samples, vectors)
     if has_neighbours is not None:
-        inside |= sides(known, has_neighbours)
+        inside |= sides(samples, has_neighbours)
     tallies = {
-        f"{name}/acc@1": np.stack([found[rows], np.ones(int(rows.sum()))], axis=1)
+        f"{name}/acc@1": np.stack([hit[rows], np.ones(int(rows.sum()))], axis=1)
         for name, rows in inside.items()
         if rows.any()
     }
@@ -210,7 +197,7 @@ def score_retrieval(
         options=shown,
         protocol={
             "samples": checksum,
-            "frequent": frequent,
+            "frequent": asked.frequent,
             "mentions": digest(sorted(counts.items())),
         },
         scores={
@@ -221,10 +208,7 @@ def score_retrieval(
         data={"samples": checksum},
         details={"linker": identity},
     )
-    return save_result(
-        replace(result, mlflow_run=log_result(result, "synonyms", result_folder(result))),
-        result_folder(result),
-    )
+    return save_logged(result, "synonyms")
 
 
 def format_retrieval(result: Result) -> str:
@@ -244,4 +228,6 @@ def format_retrieval(result: Result) -> str:
         )
     pool = list_stored("synonyms")
     keys = [key for key in result.tallies if key.partition("/")[0] in DATASETS]
-    return "\n".join([*text, *(line for key in keys for line in others(mine, pool, key))])
+    for key in keys:
+        text += others(mine, pool, key)
+    return "\n".join(text)

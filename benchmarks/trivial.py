@@ -62,24 +62,24 @@ class TextDictionary:
         """(first unit, last unit + 1, name) of every known name in the text, longest first at each
         place."""
         place = units(example, self.language)
-        found = []
+        occurrences = []
         for first in range(len(place)):
             for last in range(min(len(place), first + self.longest), first, -1):
                 name = example.text[place[first][0] : place[last - 1][1]]
                 if name in self.kind:
-                    found.append((first, last, name))
-        return found
+                    occurrences.append((first, last, name))
+        return occurrences
 
     def find(self, example: Tagged, share: float) -> list[tuple[int, int, str]]:
         """(start, end, type) of the names with at least `share`, from left to right, in
         characters."""
         place = units(example, self.language)
-        found, reached = [], 0
+        mentions, reached = [], 0
         for first, last, name in self._occurrences(example):
             if first >= reached and self.share[name] >= share:
-                found.append((place[first][0], place[last - 1][1], self.kind[name]))
+                mentions.append((place[first][0], place[last - 1][1], self.kind[name]))
                 reached = last
-        return found
+        return mentions
 
 
 class Cosines:
@@ -88,7 +88,7 @@ class Cosines:
     def __init__(self, examples: Sequence[Pair]) -> None:
         from sklearn.feature_extraction.text import TfidfVectorizer
 
-        texts = dict.fromkeys(t for e in examples for t in (e.first, e.second))
+        texts = dict.fromkeys(text for e in examples for text in (e.first, e.second))
         self.vectors = TfidfVectorizer(analyzer="char", ngram_range=(1, 2))
         self.vectors.fit(texts)
 
@@ -113,8 +113,7 @@ class CosineBins:
             gain = np.concatenate([[high.sum()], high.sum() - 2 * np.cumsum(high)])
             upward = gain.max() >= -gain.min()
             cut = int(np.argmax(gain if upward else -gain))
-            between = [np.inf] if cut == len(values) else [values[cut]]
-            self.edges = np.array(between)
+            self.edges = np.array([np.inf if cut == len(values) else values[cut]])
             self.classes = kinds if upward else kinds[::-1]
             return
         self.edges = np.unique(np.quantile(values, np.linspace(0, 1, BINS + 1)[1:-1]))
@@ -136,8 +135,8 @@ def find_majorities(
     `negative`, and that of the pair of markers (entity types)."""
 
     def pair(example: Relation) -> tuple[str, ...]:
-        there = [(example.text.find(m), m) for m in markers if m in example.text]
-        return tuple(m for _, m in sorted(there))
+        places = [(example.text.find(m), m) for m in markers if m in example.text]
+        return tuple(m for _, m in sorted(places))
 
     counted = Counter(e.label for e in examples)
     positive = Counter({k: n for k, n in counted.items() if k != negative})
@@ -176,12 +175,12 @@ def list_choices(task: Task, train: Sequence[Any]) -> list[Choice]:
 
         return [with_share(share) for share in SHARES]
     if kind == "relation":
-        found = find_majorities(train, manifest.get("markers") or [], manifest.get("negative"))
+        majorities = find_majorities(train, manifest.get("markers") or [], manifest.get("negative"))
 
         def with_majority(name: str, label: Callable[[Relation], str]) -> Choice:
             return Choice(name, lambda examples: [label(e) for e in examples])
 
-        return [with_majority(name, label) for name, label in found.items()]
+        return [with_majority(name, label) for name, label in majorities.items()]
     cosines = Cosines(train)
     if kind == "ranking":
         return [Choice("TF-IDF cosine", lambda examples: cosines.measure(examples).tolist())]
@@ -190,7 +189,7 @@ def list_choices(task: Task, train: Sequence[Any]) -> list[Choice]:
 
 
 def gold_of(example: Any) -> list[Any]:
-    """What is right for an example, as the scorer compares it."""
+    """The gold labels or entities of an example, as the scorer compares them."""
     if isinstance(example, Tagged):
         return list(example.entities)
     return list(example.gold) if isinstance(example, Relation) else [example.label]
@@ -234,8 +233,8 @@ def score_trivial(task: Task, share: float = 1.0, seed: int = 0) -> Scored:
     tested = [measure(choice, "score") for choice in choices]
     best = max(range(len(choices)), key=lambda i: selected[i][metric])
     scores, tallies = tested[best]
-    every = {c.name: t[0][metric] for c, t in zip(choices, tested, strict=True)}
-    return Scored(choices[best].name, selected[best], scores, dict(tallies), every, selection)
+    of_choices = {c.name: own[metric] for c, (own, _) in zip(choices, tested, strict=True)}
+    return Scored(choices[best].name, selected[best], scores, dict(tallies), of_choices, selection)
 
 
 def save_trivial(
@@ -246,28 +245,28 @@ def save_trivial(
 
     name: of the task; data: its checksum; profile: with whose results it is compared.
     """
-    found = score_trivial(task, share, seed)
+    scored = score_trivial(task, share, seed)
     metric = task.manifest["metric"]
-    protocol = trivial_protocol(data, profile, metric, found.selection.scored, share)
-    count = len(found.tallies[metric])
+    protocol = trivial_protocol(data, profile, metric, scored.selection.scored, share)
+    count = len(scored.tallies[metric])
     result = Result(
         kind="finetune",
         task=name,
-        split=found.selection.scored,
+        split=scored.selection.scored,
         metric=metric,
         protocol=protocol,
-        model=Model(TRIVIAL, identity=found.name),
+        model=Model(TRIVIAL, identity=scored.name),
         seed=seed,
-        scores={OVERALL: found.score | {"examples": count}, SELECT: found.select},
-        tallies=found.tallies,
+        scores={OVERALL: scored.score | {"examples": count}, SELECT: scored.select},
+        tallies=scored.tallies,
         data={"task": data},
         details={
             "profile": profile,
             "suite": task.manifest.get("suite"),
             "variant": task.manifest.get("variant"),
-            "selected_on": found.selection.selected_on,
-            "system": found.name,
-            "choices": found.choices,
+            "selected_on": scored.selection.selected_on,
+            "system": scored.name,
+            "choices": scored.choices,
         },
         request=digest(protocol),
     )
@@ -278,7 +277,7 @@ def save_trivial(
 def trivial_protocol(
     data: str, profile: str, metric: str, split: str, share: float
 ) -> dict[str, Any]:
-    """What the scores of one column of a task have in common."""
+    """The protocol that the scores of one column of a task share."""
     own = {} if share == 1 else {"share": share}
     return {"profile": profile, "data": data, "metric": metric, "split": split} | own
 
@@ -295,5 +294,5 @@ def format_trivial(result: Result) -> str:
         f" 95 % interval {low:.4f} to {high:.4f}"
     )
     choices = result.details["choices"]
-    every = next(iter(choices.values()))
-    return f"{line}; without a share {every:.4f}" if len(choices) == len(SHARES) else line
+    whole = next(iter(choices.values()))
+    return f"{line}; without a share {whole:.4f}" if len(choices) == len(SHARES) else line

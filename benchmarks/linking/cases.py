@@ -11,8 +11,9 @@ can be right. Of a chain: what it missed, linked to another entity, or found whe
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -57,27 +58,12 @@ def scored_run(
     else:
         definition = linking_task(END_TO_END.get(name, name))
     refuse_sets(definition, "cases are")
-    if of and Path(of).is_dir():
-        found = [load_result(of)]
-    else:
-        known = list_stored("linking", name)
-        numbers = ",".join(map(str, part.folds)) or "all"
-        found = [
-            r
-            for r in known
-            if (of in (r.label, r.model.name) if of else r.model.name not in BASELINES)
-            and part.split in (None, r.split)
-            and r.protocol.get("fold_numbers", "all") == numbers
-        ]
-        if not found:
-            labels = ", ".join(sorted({f"{r.label!r} ({r.split})" for r in known})) or "none"
-            advice = own.advice(part.graph) if own.gold else f"make evaluate TASK={name}"
-            raise InputError(
-                f"{name}: no such result; scored are: {labels}. Score one with `{advice}`."
-            )
-    result = found[-1]
-    file = Path(result.folder) / "predictions.jsonl"
     command = own.advice(part.graph) if own.gold else f"make evaluate TASK={name}"
+    if of and Path(of).is_dir():
+        result = load_result(of)
+    else:
+        result = newest_result(name, of, part, command)
+    file = Path(result.folder) / "predictions.jsonl"
     again = f"Score it again: {command}"
     predictions = [line for _, line in json_lines(file, advice=again)]
     expected = len(result.tallies[result.metric])
@@ -90,14 +76,32 @@ def scored_run(
     of_folds = [] if scored == "all" else [int(n) for n in scored.split(",")]
     asked = replace(part, split=cast(Split, result.split), folds=of_folds)
     _, loaded = folds_of(definition, files, asked, own)
-    mentions = [m for fold in loaded for m in fold.splits[result.split]]
-    known_ids = {m.id for m in mentions} | {one for fold in loaded for one in fold.documents}
+    known_ids: set[str] = set()
+    for fold in loaded:
+        known_ids.update(mention.id for mention in fold.splits[result.split])
+        known_ids.update(fold.documents)
     if any(p["id"] not in known_ids for p in predictions):
         raise InputError(
             f"{result.folder}: predictions of other mentions than {name} has here. Score again with"
             " make evaluate."
         )
     return Run(result, predictions, loaded)
+
+
+def newest_result(name: str, of: str | None, part: Folds, command: str) -> Result:
+    """The newest stored result of a split and its folds, of the label or model `of`, else of any
+    linker that is no baseline. Raises InputError when there is none."""
+    stored = list_stored("linking", name)
+    numbers = ",".join(map(str, part.folds)) or "all"
+    for result in reversed(stored):
+        if (
+            (of in (result.label, result.model.name) if of else result.model.name not in BASELINES)
+            and part.split in (None, result.split)
+            and result.protocol.get("fold_numbers", "all") == numbers
+        ):
+            return result
+    labels = ", ".join(sorted({f"{r.label!r} ({r.split})" for r in stored})) or "none"
+    raise InputError(f"{name}: no such result; scored are: {labels}. Score one with `{command}`.")
 
 
 class Case(NamedTuple):
@@ -113,46 +117,63 @@ class Case(NamedTuple):
 
 
 def chain_cases(run: Run) -> list[Case]:
-    """What a chain missed, linked wrongly, or found where no mention is, most frequent first."""
+    """The mentions that a chain missed, linked wrongly, or found where none is, most frequent
+    first."""
     (fold,) = run.folds
     dictionary = fold.dictionary
     seen = Counter(m.mention.lower() for m in fold.splits.get("train", []))
     groups: Counter[tuple[str, str, str, str]] = Counter()
+    total = 0
     for line in run.predictions:
         text = fold.documents[line["id"]]
         gold = [Place(start, end, frozenset(ids)) for start, end, ids in line["gold"]]
-        found = [place_of(row[0], row[1], row[3], dictionary) for row in line["found"]]
+        total += sum(bool(place.concepts) for place in gold)
+        predicted = [place_of(row[0], row[1], row[3], dictionary) for row in line["found"]]
         for place in gold:
-            reason = error_of(place, found) if place.concepts else "right"
+            reason = error_of(place, predicted) if place.concepts else "right"
             if reason != "right":
-                over = [p for p in found if p.start < place.end and place.start < p.end]
+                over = [p for p in predicted if p.overlaps(place)]
                 said = "; ".join(f"{text[p.start : p.end]} = {_name(p, dictionary)}" for p in over)
                 mention = text[place.start : place.end].lower()
                 groups[mention, _name(place, dictionary), said, reason] += 1
-        for place in found:
-            if not any(place.start < g.end and g.start < place.end for g in gold):
+        for place in predicted:
+            if not any(place.overlaps(g) for g in gold):
                 mention = text[place.start : place.end].lower()
                 groups[mention, "", _name(place, dictionary), "no mention is there"] += 1
-    total = sum(bool(ids) for line in run.predictions for *_, ids in line["gold"])
+    return _sort_cases(groups, total, {mention: f"x{count}" for mention, count in seen.items()})
+
+
+def _sort_cases(
+    groups: Counter[tuple[str, str, str, str]], total: int, in_train: Mapping[str, str]
+) -> list[Case]:
+    """{(mention, gold, predicted, reason): how often} as cases, most frequent first (of equal ones
+    in the mention's order)."""
     return [
-        Case(*key[:1], count, 100 * count / max(1, total), *key[1:], _count_in_train(seen[key[0]]))
-        for key, count in sorted(groups.items(), key=lambda item: (-item[1], item[0]))
+        Case(
+            mention,
+            count,
+            100 * count / max(1, total),
+            gold,
+            predicted,
+            reason,
+            in_train.get(mention, ""),
+        )
+        for (mention, gold, predicted, reason), count in sorted(
+            groups.items(), key=lambda item: (-item[1], item[0])
+        )
     ]
-
-
-def _count_in_train(count: int) -> str:
-    return f"x{count}" if count else ""
 
 
 def _name(place: Place, dictionary: Dictionary) -> str:
     """A place's concepts with their preferred names."""
-    known = dictionary.names_of
+    names_of = dictionary.names_of
     ids = sorted(place.concepts)
-    return _format_case(ids, [known[one][0] for one in ids if one in known]) or "nothing"
+    names = [names_of[concept][0] for concept in ids if concept in names_of]
+    return _format_case(ids, names) or "nothing"
 
 
 def cases(run: Run) -> list[Case]:
-    """Wrong mentions, most frequent first (of equal ones in the mention's order)."""
+    """Wrong mentions, most frequent first."""
     if run.predictions and "found" in run.predictions[0]:
         return chain_cases(run)
     normalised = normaliser(run.result.protocol["normalisation"])
@@ -162,38 +183,24 @@ def cases(run: Run) -> list[Case]:
         for mention in fold.splits.get("train", []):
             if len(run.folds) == 1 or mention.id not in seen:
                 seen.add(mention.id)
-                annotated[normalised(mention.mention)][
-                    "|".join("+".join(ids) for ids in mention.gold)
-                ] += 1
+                concepts = "|".join("+".join(ids) for ids in mention.gold)
+                annotated[normalised(mention.mention)][concepts] += 1
     groups: Counter[tuple[str, str, str, str]] = Counter()
     for p in run.predictions:
         if p["reason"] == "right":
             continue
         gold = _format_case(
-            [i for ids in p["gold"] for i in ids],
-            [n for names in p["gold_names"] for n in names[:1]],
+            list(chain.from_iterable(p["gold"])), [names[0] for names in p["gold_names"] if names]
         )
         predicted = _format_case(
             [str(i) for i in p["predicted"]], [str(n) for n in p["predicted_names"]]
         )
         groups[normalised(p["mention"]), gold, predicted, p["reason"]] += 1
-    ordered = sorted(groups.items(), key=lambda item: (-item[1], item[0]))
-    return [
-        Case(
-            mention,
-            count,
-            100 * count / len(run.predictions),
-            gold,
-            predicted,
-            reason,
-            (
-                ", ".join(f"{ids} x{n}" for ids, n in annotated[mention].most_common())
-                if mention in annotated
-                else ""
-            ),
-        )
-        for (mention, gold, predicted, reason), count in ordered
-    ]
+    in_train = {
+        mention: ", ".join(f"{ids} x{n}" for ids, n in counts.most_common())
+        for mention, counts in annotated.items()
+    }
+    return _sort_cases(groups, len(run.predictions), in_train)
 
 
 def _format_case(ids: Sequence[str], names: Sequence[str]) -> str:
@@ -205,30 +212,29 @@ def write_cases(run: Run, top: int = 20) -> str:
     InputError for a `top` below 1."""
     if top < 1:
         raise InputError(f"--top {top}: expected a whole number, 1 or more")
-    found = cases(run)
+    every_case = cases(run)
     file = Path(run.result.folder) / "cases.csv"
     with atomic_write(file) as handle:
         writer = CsvWriter(handle)
         writer.writerow(Case._fields)
-        writer.writerows((*c[:2], f"{c.share:.3f}", *c[3:]) for c in found)
-    wrong, against = sum(c.times for c in found), sum(c.times for c in found if c.in_train)
+        writer.writerows((*c[:2], f"{c.share:.3f}", *c[3:]) for c in every_case)
+    wrong = sum(c.times for c in every_case)
+    against = sum(c.times for c in every_case if c.in_train)
     of_chain = "gold" in run.result.protocol
     total = run.result.protocol["gold"] if of_chain else len(run.predictions)
-    told = (
-        f"{wrong:,} errors, {total:,} gold mentions"
-        if of_chain
-        else (f"{wrong:,} of {total:,} mentions wrong")
-    )
-    points = "% of the gold mentions" if of_chain else "points of Acc@1"
+    if of_chain:
+        errors = f"{wrong:,} errors, {total:,} gold mentions"
+        points = "% of the gold mentions"
+    else:
+        errors = f"{wrong:,} of {total:,} mentions wrong"
+        points = "points of Acc@1"
     text = [
-        (
-            f"{run.result.task}, {run.result.split}, {run.result.label}: {told},"
-            f" {len(found):,} different cases; all in {file}"
-        ),
+        f"{run.result.task}, {run.result.split}, {run.result.label}: {errors},"
+        f" {len(every_case):,} different cases; all in {file}"
     ]
     if any("train" in fold.splits for fold in run.folds):
         text.append(f"train annotates the same string in {against:,} of them")
-    for c in found[:top]:
+    for c in every_case[:top]:
         text.append(
             f"\n{c.mention}  x{c.times}, {c.share:.2f} {points} ({c.reason})\n  gold     "
             f" {c.gold}\n  predicted {c.predicted}\n  in train "

@@ -3,10 +3,10 @@
     kepl evaluate NCBI-E2E --chain dictionary --mirror downloads/
     make evaluate TASK=NCBI-E2E CHAIN="NCBI/minilm > sapbert"
 
-The graph of the chain is made of the task's dictionary, or GRAPH=. What is gold are the annotated
-mentions of the task (*-EL tasks of the same name link them given); a mention of several concepts
-counts once for each. Every text of the split is scored, also one without a mention: what is found
-there is wrong.
+The graph of the chain is made of the task's dictionary, or GRAPH=. Gold are the annotated mentions
+of the task (*-EL tasks of the same name give them to the linker); a mention of several concepts
+counts once for each. Every text of the split is scored, also one without a mention: whatever is
+found there is wrong.
 
     f1          strict: a mention counts with start, end and concept right
     overlap     start and end may differ as long as the two overlap; each gold mention and each
@@ -15,13 +15,12 @@ there is wrong.
     documents   the set of concepts of each text, as BioCreative V scored disease mentions; each
                 said concept is right once at most
 
-A mention that its source gives no concept (-1, NIL) is a gold span of both measures of detection.
-Of the others it is no gold
-mention: what is linked there is found and wrong, what is found there and linked to nothing does not
-    count.
+A mention without a concept in its source (-1, NIL) is a gold span of both measures of detection.
+The other measures do not count it as gold: what is linked there is found and wrong, what is found
+there and linked to nothing does not count.
 
-A concept that the dictionary lacks is gold all the same: nothing finds it, and how many there are
-is told. Errors are of the gold mentions: missed (nothing overlaps), boundaries (found elsewhere
+A concept that the dictionary lacks is gold all the same, although nothing finds it; their number is
+reported. Errors are of the gold mentions: missed (nothing overlaps), boundaries (found elsewhere
 with the right concept), linked to nothing, linked to another concept; and of the found ones: no
 mention is there.
 """
@@ -33,24 +32,21 @@ import logging
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from benchmarks.groups import group_results
 from benchmarks.linking.folds import folds_of
+from benchmarks.linking.report import format_rest
 from benchmarks.options import Evaluation, Folds
 from benchmarks.results import (
     OVERALL,
     Model,
     Result,
-    group_results,
-    list_stored,
-    log_result,
-    others,
     result_folder,
-    save_result,
+    save_logged,
 )
 from core.files import InputError, atomic_write
 from core.json_files import digest
@@ -76,18 +72,26 @@ AT_ONCE = 32  # texts
 
 
 class Place(NamedTuple):
-    """A concept at a place of a text; of a gold one any of `concepts` is right, and none where its
-    source gives it none."""
+    """A place of a text with its concepts. Any concept of a gold place is right; a place without a
+    concept in its source has none."""
 
     start: int
     end: int
     concepts: frozenset[str]
 
+    @property
+    def is_unknown(self) -> bool:
+        """Whether the dictionary lacks every concept of a gold place."""
+        return all(concept.startswith("?") for concept in self.concepts)
+
+    def overlaps(self, other: Place) -> bool:
+        return self.start < other.end and other.start < self.end
+
 
 def gold_places(mentions: Iterable[Mention], dictionary: Dictionary) -> dict[str, list[Place]]:
-    """{document: its places}, one for each concept of a mention; of one that the dictionary lacks
-    the id with a `?`."""
-    found: dict[str, list[Place]] = defaultdict(list)
+    """{document: its places}, one for each concept of a mention; a concept that the dictionary
+    lacks is its id with a `?`."""
+    places: dict[str, list[Place]] = defaultdict(list)
     for mention in mentions:
         if mention.start is None or mention.end is None:
             raise InputError(
@@ -96,8 +100,8 @@ def gold_places(mentions: Iterable[Mention], dictionary: Dictionary) -> dict[str
             )
         for ids in mention.gold:
             concepts = dictionary.concepts_of(ids) or frozenset(f"?{one}" for one in ids)
-            found[mention.document].append(Place(mention.start, mention.end, concepts))
-    return found
+            places[mention.document].append(Place(mention.start, mention.end, concepts))
+    return places
 
 
 def graph_of(dictionary: Dictionary, folder: Path) -> Path:
@@ -107,14 +111,15 @@ def graph_of(dictionary: Dictionary, folder: Path) -> Path:
         return folder
     ids = list(dict.fromkeys(dictionary.ids))
     preferred: dict[str, str] = {}
-    for one, name in zip(dictionary.ids, dictionary.names, strict=True):
-        preferred.setdefault(one, name)
+    for concept, name in zip(dictionary.ids, dictionary.names, strict=True):
+        preferred.setdefault(concept, name)
     kinds = [
         "preferred" if preferred[i] == n else "synonym"
         for i, n in zip(dictionary.ids, dictionary.names, strict=True)
     ]
-    texts, known = dictionary.definitions, set(ids)
-    above = [(i, j) for i in ids for j in dictionary.broader.get(i, ()) if j in known]
+    texts, distinct = dictionary.definitions, set(ids)
+    defined = [i for i in ids if i in texts]
+    above = [(i, j) for i in ids for j in dictionary.broader.get(i, ()) if j in distinct]
     same = {key: [value] * len(kinds) for key, value in (("language", "en"), ("source", "task"))}
     KnowledgeGraph(
         table(
@@ -128,7 +133,7 @@ def graph_of(dictionary: Dictionary, folder: Path) -> Path:
         table("names", {"id": dictionary.ids, "name": dictionary.names, "kind": kinds} | same),
         table(
             "definitions",
-            {"id": [i for i in ids if i in texts], "text": [texts[i] for i in ids if i in texts]},
+            {"id": defined, "text": [texts[i] for i in defined]},
         ),
         table(
             "triples",
@@ -152,24 +157,22 @@ def graph_of(dictionary: Dictionary, folder: Path) -> Path:
 
 
 def count_matches(
-    found: Sequence[Place], gold: Sequence[Place], overlap: bool, concepts: bool
+    predicted: Sequence[Place], gold: Sequence[Place], overlap: bool, concepts: bool
 ) -> int:
-    """How many of `gold` have a place of `found` of their own: the same span, or one that overlaps
-    it; the same concept, or any.
+    """How many of `gold` have a place of `predicted` of their own: the same span, or one that
+    overlaps it; the same concept, or any.
 
-    The most that can be matched at once (a maximum matching), so the order of neither decides.
+    This is a maximum matching, so the order of neither decides.
     """
 
     def fits(a: Place, b: Place) -> bool:
-        near = (
-            a.start < b.end and b.start < a.end if overlap else (a.start, a.end) == (b.start, b.end)
-        )
+        near = a.overlaps(b) if overlap else (a.start, a.end) == (b.start, b.end)
         return near and (not concepts or bool(a.concepts & b.concepts))
 
-    owner: dict[int, int] = {}  # found -> gold
+    owner: dict[int, int] = {}  # predicted -> gold
 
     def assign(number: int, tried: set[int]) -> bool:
-        for i, place in enumerate(found):
+        for i, place in enumerate(predicted):
             if i not in tried and fits(place, gold[number]):
                 tried.add(i)
                 if i not in owner or assign(owner[i], tried):
@@ -180,32 +183,40 @@ def count_matches(
     return sum(assign(number, set()) for number in range(len(gold)))
 
 
-def tallies_of(found: Sequence[Place], gold: Sequence[Place]) -> dict[str, tuple[int, int, int]]:
-    """{measure: (right, found, gold)} of one text."""
-    spans, gold_spans = (
-        list({(p.start, p.end): p for p in places}.values()) for places in (found, gold)
-    )
-    linked, known = ([p for p in places if p.concepts] for places in (found, gold))
-    said, wanted = (
-        [Place(0, 1, one) for one in sorted({p.concepts for p in own}, key=sorted)]
-        for own in (linked, known)
-    )
+def tallies_of(
+    predicted: Sequence[Place], gold: Sequence[Place]
+) -> dict[str, tuple[int, int, int]]:
+    """{measure: (right, predicted, gold)} of one text."""
+    spans, gold_spans = _distinct_spans(predicted), _distinct_spans(gold)
+    linked, gold_linked = [p for p in predicted if p.concepts], [p for p in gold if p.concepts]
+    concepts, gold_concepts = _distinct_concepts(linked), _distinct_concepts(gold_linked)
     return {
-        METRIC: (count_matches(linked, known, False, True), len(linked), len(known)),
-        "overlap": (count_matches(linked, known, True, True), len(linked), len(known)),
-        "detection": (count_matches(spans, gold_spans, False, False), len(spans), len(gold_spans)),
-        "detection, overlap": (
-            count_matches(spans, gold_spans, True, False),
-            len(spans),
-            len(gold_spans),
-        ),
-        "documents": (count_matches(said, wanted, False, True), len(said), len(wanted)),
+        METRIC: _tally(linked, gold_linked, False, True),
+        "overlap": _tally(linked, gold_linked, True, True),
+        "detection": _tally(spans, gold_spans, False, False),
+        "detection, overlap": _tally(spans, gold_spans, True, False),
+        "documents": _tally(concepts, gold_concepts, False, True),
     }
 
 
-def error_of(place: Place, found: Sequence[Place]) -> str:
-    """What became of a gold place: right, or why not."""
-    over = [p for p in found if p.start < place.end and place.start < p.end]
+def _distinct_spans(places: Sequence[Place]) -> list[Place]:
+    return list({(p.start, p.end): p for p in places}.values())
+
+
+def _distinct_concepts(places: Sequence[Place]) -> list[Place]:
+    """The concepts of a text, each at one and the same place."""
+    return [Place(0, 1, concepts) for concepts in sorted({p.concepts for p in places}, key=sorted)]
+
+
+def _tally(
+    predicted: Sequence[Place], gold: Sequence[Place], overlap: bool, concepts: bool
+) -> tuple[int, int, int]:
+    return count_matches(predicted, gold, overlap, concepts), len(predicted), len(gold)
+
+
+def error_of(place: Place, predicted: Sequence[Place]) -> str:
+    """The kind of error at a gold place, or `right`."""
+    over = [p for p in predicted if p.overlaps(place)]
     same = [p for p in over if (p.start, p.end) == (place.start, place.end)]
     if any(p.concepts & place.concepts for p in same):
         return "right"
@@ -213,16 +224,16 @@ def error_of(place: Place, found: Sequence[Place]) -> str:
         return "boundaries"
     if not over:
         return "missed"
-    if all(c.startswith("?") for c in place.concepts):
+    if place.is_unknown:
         return "concept not in the dictionary"
     return "linked to another concept" if any(p.concepts for p in over) else "linked to nothing"
 
 
 def precision_recall(counts: np.ndarray) -> dict[str, float]:
     """Precision, recall and F1 of (n, 3) counts; 0 where nothing is found or gold."""
-    right, found, gold = counts.sum(0)
+    right, predicted, gold = counts.sum(0)
     return {
-        "precision": float(right / max(1, found)),
+        "precision": float(right / max(1, predicted)),
         "recall": float(right / max(1, gold)),
         METRIC: score(counts),
         "examples": len(counts),
@@ -257,14 +268,13 @@ def read_annotated(name: str, part: Folds, files: Files, own: Gold = Gold()) -> 
     for document, spans in fold.annotated[split].items():
         gold[document] += [Place(start, end, frozenset()) for start, end in spans]
     texts = {document: fold.documents[document] for document in fold.annotated[split]}
-    others = fold.manifest.get("other_types") or {}
-    ignored = {document: [(a, b) for a, b in places] for document, places in others.items()}
+    ignored = fold.manifest.get("other_types") or {}
     kept = {document: gold[document] for document in texts}
     return Annotated(name, split, fold, texts, kept, ignored)
 
 
 class Measured(NamedTuple):
-    """What a chain found in the documents, and how long it took."""
+    """The mentions that a chain found in the documents, and its times."""
 
     found: dict[str, list[Linked]]
     seconds: float  # of linking
@@ -280,17 +290,17 @@ def link_texts(
     nil: float | None,
     matching: Matching | None = None,
 ) -> tuple[Pipeline, Measured]:
-    """(the chain, what it found in the texts)."""
+    """(the chain, its mentions in the texts)."""
     began = time.perf_counter()
     pipeline = Pipeline(graph, chain, nil, 1, work, matching=matching, **given_options(options))
     pipeline.prepare()
     started = time.perf_counter()
     names = list(texts)
-    found: dict[str, list[Linked]] = {}
+    linked: dict[str, list[Linked]] = {}
     for begin in range(0, len(names), AT_ONCE):
         some = names[begin : begin + AT_ONCE]
-        found |= zip(some, pipeline.link([texts[name] for name in some]), strict=True)
-    return pipeline, Measured(found, time.perf_counter() - started, started - began)
+        linked |= zip(some, pipeline.link([texts[name] for name in some]), strict=True)
+    return pipeline, Measured(linked, time.perf_counter() - started, started - began)
 
 
 def place_of(start: int, end: int, entity: str | None, dictionary: Dictionary) -> Place:
@@ -304,37 +314,36 @@ def place_of(start: int, end: int, entity: str | None, dictionary: Dictionary) -
 
 def result_of(
     data: Annotated,
-    found: Mapping[str, Sequence[Place]],
+    predicted: Mapping[str, Sequence[Place]],
     graph: Path,
     model: Model,
     options: dict[str, Any],
     details: dict[str, Any],
 ) -> Result:
-    """The scores of what was found in each text. options: what tells a linker from the same used
-    otherwise."""
+    """The scores of what was found in each text. options: what distinguishes a linker from the
+    same one used otherwise."""
     fold, gold = data.fold, data.gold
-    rows = [tallies_of(found[document], gold[document]) for document in data.texts]
+    rows = [tallies_of(predicted[document], gold[document]) for document in data.texts]
     tallies = {measure: np.array([row[measure] for row in rows], np.int64) for measure in MEASURES}
-    known = {document: [p for p in gold[document] if p.concepts] for document in data.texts}
-    errors = Counter(
-        error_of(place, found[document]) for document in data.texts for place in known[document]
-    )
-    alone = unnamed = 0
+    linked: list[Place] = []  # gold places with a concept
+    errors: Counter[str] = Counter()
+    spurious = unnamed = 0
     for document in data.texts:
-        for place in found[document]:
-            there = [g for g in gold[document] if place.start < g.end and g.start < place.end]
-            alone += not there
-            unnamed += bool(there) and not any(g.concepts for g in there)
+        linked_here = [g for g in gold[document] if g.concepts]
+        linked += linked_here
+        errors.update(error_of(g, predicted[document]) for g in linked_here)
+        for place in predicted[document]:
+            over = [g for g in gold[document] if place.overlaps(g)]
+            spurious += not over
+            unnamed += bool(over) and not any(g.concepts for g in over)
     protocol = {
         "task": data.task,
         "split": data.split,
         "documents": len(data.texts),
-        "documents_without_gold": sum(not own for own in gold.values()),
-        "gold": sum(map(len, known.values())),
-        "gold_without_concept": sum(not p.concepts for own in gold.values() for p in own),
-        "gold_not_in_dictionary": sum(
-            all(c.startswith("?") for c in p.concepts) for own in known.values() for p in own
-        ),
+        "documents_without_gold": sum(not places for places in gold.values()),
+        "gold": len(linked),
+        "gold_without_concept": sum(not p.concepts for places in gold.values() for p in places),
+        "gold_not_in_dictionary": sum(place.is_unknown for place in linked),
         "mentions_digest": digest(
             [[m.document, m.start, m.end, m.gold] for m in fold.splits[data.split]]
         )[:16],
@@ -358,22 +367,22 @@ def result_of(
         details=details
         | {
             "errors": dict(errors.most_common()),
-            "no mention is there": alone,
+            "no mention is there": spurious,
             "a mention without a concept is there": unnamed,
         },
     )
 
 
 def write_predictions(
-    folder: Path,
+    result: Result,
     data: Annotated,
-    found: Mapping[str, Sequence[Sequence[Any]]],
+    predicted: Mapping[str, Sequence[Sequence[Any]]],
     right: Mapping[str, Sequence[bool]] | None = None,
 ) -> None:
-    """predictions.jsonl in `folder`: each text's gold places, what was found, and which of it is
+    """predictions.jsonl of a result: each text's gold places, what was found, and which of it is
     right."""
-    with atomic_write(folder / "predictions.jsonl") as handle:
-        for document, mentions in found.items():
+    with atomic_write(result_folder(result) / "predictions.jsonl") as handle:
+        for document, mentions in predicted.items():
             gold = [[p.start, p.end, sorted(p.concepts)] for p in data.gold[document]]
             line: dict[str, Any] = {"id": document, "gold": gold, "found": mentions}
             line |= {"right": list(right[document])} if right is not None else {}
@@ -388,44 +397,35 @@ def score_chain(asked: Evaluation) -> Result:
     chain, nil = str(steps_of(asked.chain or "dictionary")), asked.threshold
     data = read_annotated(name, asked.part, asked.files, own_texts)
     dictionary = data.fold.dictionary
-    own = asked.part.graph or graph_of(dictionary, data.fold.folder / "graph")
-    pipeline, made = link_texts(
-        own, chain, data.texts, asked.linker, asked.work, nil, asked.matching
+    graph = asked.part.graph or graph_of(dictionary, data.fold.folder / "graph")
+    pipeline, measured = link_texts(
+        graph, chain, data.texts, asked.linker, asked.work, nil, asked.matching
     )
-    counted = {
-        d: [m for m in mentions if data.counts_at(d, m.start, m.end)]
-        for d, mentions in made.found.items()
-    }
-    found = {
-        d: [place_of(m.start, m.end, m.entity, dictionary) for m in mentions]
-        for d, mentions in counted.items()
-    }
+    predicted: dict[str, list[Place]] = {}
+    shown: dict[str, list[list[Any]]] = {}
+    right: dict[str, list[bool]] = {}
+    for d, mentions in measured.found.items():
+        counted = [m for m in mentions if data.counts_at(d, m.start, m.end)]
+        shown[d] = [[m.start, m.end, m.text, m.entity, m.name, m.score] for m in counted]
+        predicted[d] = [place_of(m.start, m.end, m.entity, dictionary) for m in counted]
+        right[d] = [count_matches([p], data.gold[d], False, True) > 0 for p in predicted[d]]
     warn_of_training_texts(pipeline.steps.detectors, data)
     details = {
         "linker": {
             "chain": chain,
             "models": pipeline.models,
         },
-        "seconds": round(made.seconds, 2),
-        "start_seconds": round(made.start, 2),
-        "texts_a_second": round(len(data.texts) / max(made.seconds, 1e-9), 1),
+        "seconds": round(measured.seconds, 2),
+        "start_seconds": round(measured.start, 2),
+        "texts_a_second": round(len(data.texts) / max(measured.seconds, 1e-9), 1),
     }
     model = Model(chain, "", digest(pipeline.identities))
-    compared = {name: value for name, value in asked.matching.settings().items() if value != BEST}
-    result = result_of(
-        data, found, own, model, compared | ({} if nil is None else {"threshold": nil}), details
-    )
-    folder = result_folder(result)
-    shown = {
-        d: [[m.start, m.end, m.text, m.entity, m.name, m.score] for m in ms]
-        for d, ms in counted.items()
-    }
-    right = {
-        d: [count_matches([place], data.gold[d], False, True) > 0 for place in places]
-        for d, places in found.items()
-    }
-    write_predictions(folder, data, shown, right)
-    return save_result(replace(result, mlflow_run=log_result(result, name, folder)), folder)
+    options = {name: value for name, value in asked.matching.settings().items() if value != BEST}
+    if nil is not None:
+        options["threshold"] = nil
+    result = result_of(data, predicted, graph, model, options, details)
+    write_predictions(result, data, shown, right)
+    return save_logged(result, name)
 
 
 def warn_of_training_texts(detectors: Sequence[str], data: Annotated) -> None:
@@ -467,20 +467,13 @@ def format_chain_score(result: Result) -> str:
         if protocol["documents"] < 2:
             interval = "none: one text"
         lines.append(f"{title:<22}{numbers}   {interval}")
-    told = ", ".join(f"{what} {count:,}" for what, count in result.details["errors"].items())
-    lines.append(f"gold mentions: {told}")
+    errors = ", ".join(f"{what} {count:,}" for what, count in result.details["errors"].items())
+    lines.append(f"gold mentions: {errors}")
     lines.append(f"found where no mention is: {result.details['no mention is there']:,}")
     if unnamed := result.details.get("a mention without a concept is there"):
         lines.append(f"found where a mention without a concept is: {unnamed:,}")
-    lines += [
-        (
-            f"{result.details['texts_a_second']:g} texts a second, after"
-            f" {result.details['start_seconds']:g} s"
-        ),
-        "",
-        "protocol",
-    ]
-    lines += [f"  {k:<30}{v}" for k, v in protocol.items()]
-    lines.append(f"predictions: {result.folder}/predictions.jsonl")
-    pool = [r for r in list_stored("linking", result.task) if r.folder != result.folder]
-    return "\n".join([*lines, *others(mine, pool, METRIC)])
+    lines.append(
+        f"{result.details['texts_a_second']:g} texts a second, after"
+        f" {result.details['start_seconds']:g} s"
+    )
+    return "\n".join([*lines, *format_rest([result], METRIC)])

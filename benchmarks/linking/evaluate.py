@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from benchmarks.groups import group_results
 from benchmarks.linking import scores as s
 from benchmarks.linking.folds import (
     Prepared,
@@ -31,19 +32,16 @@ from benchmarks.linking.folds import (
     ready,
     resolve_protocol,
 )
+from benchmarks.linking.report import format_rest
 from benchmarks.linking.sets import format_sets, score_sets
 from benchmarks.options import Evaluation
+from benchmarks.paired_tests import STYLES, difference
 from benchmarks.results import (
     OVERALL,
-    STYLES,
     Model,
     Result,
-    difference,
-    group_results,
-    list_stored,
-    log_result,
-    others,
     result_folder,
+    save_logged,
     save_result,
 )
 from core.files import InputError, atomic_write
@@ -57,8 +55,8 @@ METRIC = "acc@1"
 
 
 def make_translated(fold: Prepared) -> Linker:
-    """The linker by translations that a fold's training mentions say: of each its concept's first
-    name."""
+    """The linker that translates a training mention of the fold into the first name of its
+    concept."""
     first: dict[str, str] = {}
     dictionary = fold.names.dictionary
     for concept, name in zip(dictionary.ids, dictionary.names, strict=True):
@@ -68,8 +66,8 @@ def make_translated(fold: Prepared) -> Linker:
 
 
 class Measured(NamedTuple):
-    """What a linker returned on the folds: ranks of the mentions, the rankings, and what each
-    mention counts with ties split."""
+    """A linker's rankings on the folds, the ranks of the mentions, and the share that each mention
+    counts with ties split."""
 
     ranks: list[np.ndarray]
     rankings: list[list[list[Ranking]]]
@@ -80,15 +78,12 @@ class Measured(NamedTuple):
 def measure(make: Callable[[Names], Linker], folds: Sequence[Prepared], composite: str) -> Measured:
     ranks, rankings, shares, started = [], [], [], time.perf_counter()
     for fold in folds:
-        found = link_fold(make(fold.names), fold)
-        rows = zip(fold.mentions, found, strict=True)
-        ranks.append(
-            np.array(
-                [s.rank_of(m, r, fold.names.dictionary, composite) for m, r in rows], dtype=np.int64
-            )
-        )
-        rankings.append(found)
-        shares.append(s.split_ties(fold.mentions, found, ranks[-1], fold.names.dictionary))
+        ranked = link_fold(make(fold.names), fold)
+        rows = zip(fold.mentions, ranked, strict=True)
+        of_mentions = [s.rank_of(m, r, fold.names.dictionary, composite) for m, r in rows]
+        ranks.append(np.array(of_mentions, dtype=np.int64))
+        rankings.append(ranked)
+        shares.append(s.split_ties(fold.mentions, ranked, ranks[-1], fold.names.dictionary))
     return Measured(ranks, rankings, shares, time.perf_counter() - started)
 
 
@@ -97,25 +92,23 @@ def group_scores(
 ) -> dict[str, dict[str, float]]:
     """{group of mentions: scores}; those of all mentions are means over folds. translated: mentions
     are of another language than the names."""
-    each = [s.scores(r) for r in measured.ranks if len(r)]
-    every = np.concatenate(measured.ranks)
-    found = {
-        OVERALL: (
-            {m: float(np.mean([e[m] for e in each])) for m in s.METRICS} | {"examples": len(every)}
-        )
-    }
-    members = [s.populations(fold.mentions, fold.train, fold.names) for fold in folds]
+    of_folds = [s.scores(ranks) for ranks in measured.ranks if len(ranks)]
+    overall = {m: float(np.mean([scores[m] for scores in of_folds])) for m in s.METRICS}
+    ranks = np.concatenate(measured.ranks)
+    result = {OVERALL: overall | {"examples": len(ranks)}}
     if translated:
         members = [s.language_populations(fold.mentions) for fold in folds]
+    else:
+        members = [s.populations(fold.mentions, fold.train, fold.names) for fold in folds]
     for title in members[0]:
-        inside = np.concatenate([g[title] for g in members])
+        inside = np.concatenate([groups[title] for groups in members])
         if inside.any():
-            found[title] = s.scores(every[inside]) | {"examples": int(inside.sum())}
-    return found
+            result[title] = s.scores(ranks[inside]) | {"examples": int(inside.sum())}
+    return result
 
 
 class Scoring(NamedTuple):
-    """What all linkers of one evaluation are scored on: the folds, and the protocol's record."""
+    """The folds on which all linkers of one evaluation are scored, and the protocol's record."""
 
     definition: Task
     split: str
@@ -132,7 +125,7 @@ class Scoring(NamedTuple):
         seed: int = 0,
     ) -> Result:
         """The result of a linker for each fold's names, saved with its predictions."""
-        made = measure(make, self.folds, self.composite)
+        measured = measure(make, self.folds, self.composite)
         result = Result(
             kind="linking",
             task=self.definition.name,
@@ -142,15 +135,15 @@ class Scoring(NamedTuple):
             model=model,
             options=options,
             seed=seed,
-            scores=group_scores(made, self.folds, self.definition.translated),
-            tallies=s.tallies(np.concatenate(made.ranks)),
+            scores=group_scores(measured, self.folds, self.definition.translated),
+            tallies=s.tallies(np.concatenate(measured.ranks)),
             data={
                 "mentions": self.record["mentions_digest"],
                 "dictionary": self.record["dictionary"],
             },
-            details={"linker": settings, "seconds": round(made.seconds, 2)},
+            details={"linker": settings, "seconds": round(measured.seconds, 2)},
         )
-        return _save_with_predictions(result, made, self.folds)
+        return _save_with_predictions(result, measured, self.folds)
 
     def score_baselines(self) -> list[Result]:
         """The results of the task's trivial baselines."""
@@ -168,7 +161,6 @@ def begin_scoring(asked: Evaluation, definition: Task, models: int) -> Scoring:
     """The folds that are scored. Raises InputError for another number of models than of folds, and
     when no mention can be scored."""
     protocol = resolve_protocol(asked.protocol, definition)
-    numbers = sorted(set(asked.part.folds))
     split, loaded = folds_of(definition, asked.files, asked.part, asked.own)
     folds = [ready(fold, split, protocol) for fold in loaded]
     if models not in (0, 1, len(folds)):
@@ -178,7 +170,7 @@ def begin_scoring(asked: Evaluation, definition: Task, models: int) -> Scoring:
             f"{definition.name}: no mention of {split} is in the dictionary, so nothing can be"
             " scored (NIL=wrong)"
         )
-    record = protocol_record(definition, split, folds, protocol, numbers)
+    record = protocol_record(definition, split, folds, protocol, asked.part.numbers)
     return Scoring(definition, split, folds, protocol.composite, record)
 
 
@@ -193,8 +185,8 @@ def score_linker(asked: Evaluation, tuned: Tuned | None = None) -> list[Result]:
     definition = definition_of(asked.own, graph) if asked.own.gold else linking_task(asked.task)
     if definition.sets:
         return score_sets(asked, definition, tuned)
-    known = dict[str, Any](BASELINES) | ({TRANSLATED: None} if definition.translated else {})
-    chosen = choose_linkers(asked, tuned, known)
+    baselines = dict[str, Any](BASELINES) | ({TRANSLATED: None} if definition.translated else {})
+    chosen = choose_linkers(asked, tuned, baselines)
     scoring = begin_scoring(asked, definition, len(chosen.linkers))
     results = scoring.score_baselines()
     if chosen.linkers:
@@ -204,10 +196,10 @@ def score_linker(asked: Evaluation, tuned: Tuned | None = None) -> list[Result]:
                 f"INDEX={index}: the folds have different dictionaries; an index keeps one"
             )
         pairs = zip(scoring.folds, itertools.cycle(chosen.linkers), strict=False)
-        each = {id(fold.names): one for fold, one in pairs}
+        linker_of = {id(fold.names): linker for fold, linker in pairs}
         results.append(
             scoring.score(
-                lambda names: back_off(each[id(names)], asked)(names),
+                lambda names: back_off(linker_of[id(names)], asked)(names),
                 chosen.model,
                 chosen.show_options(asked),
                 chosen.settings(),
@@ -217,23 +209,23 @@ def score_linker(asked: Evaluation, tuned: Tuned | None = None) -> list[Result]:
     else:
         results.sort(key=lambda r: r.model.name == model)
     ours = results[-1]
-    run = log_result(ours, definition.name, ours.folder)
-    return [*results[:-1], save_result(replace(ours, mlflow_run=run), ours.folder)]
+    return [*results[:-1], save_logged(ours, definition.name)]
 
 
-def _save_with_predictions(result: Result, made: Measured, folds: Sequence[Prepared]) -> Result:
+def _save_with_predictions(result: Result, measured: Measured, folds: Sequence[Prepared]) -> Result:
     """The result, saved with its predictions and how often each reason of an error holds."""
-    lines = [
-        s.prediction(m, r, int(rank), fold.names) | {"fold": i}
-        for i, (fold, found, ranks) in enumerate(zip(folds, made.rankings, made.ranks, strict=True))
-        for m, r, rank in zip(fold.mentions, found, ranks, strict=True)
-    ]
+    lines = []
+    tied = 0
+    per_fold = zip(folds, measured.rankings, measured.ranks, strict=True)
+    for number, (fold, ranked, ranks) in enumerate(per_fold):
+        for mention, rankings, rank in zip(fold.mentions, ranked, ranks, strict=True):
+            line = s.prediction(mention, rankings, int(rank), fold.names)
+            lines.append(line | {"fold": number})
+            tied += s.is_tied(rankings)
     reasons = dict(Counter(line["reason"] for line in lines).most_common())
     ties = {
-        "mentions": sum(
-            bool(r[0] and r[0][0].tied) for found in made.rankings for r in found if len(r) == 1
-        ),
-        "acc@1": float(np.mean([shares.mean() for shares in made.shares if len(shares)])),
+        "mentions": tied,
+        "acc@1": float(np.mean([shares.mean() for shares in measured.shares if len(shares)])),
     }
     result = replace(result, details={**result.details, "reasons": reasons, "ties": ties})
     folder = result_folder(result)
@@ -283,9 +275,5 @@ def format_scores(results: Sequence[Result]) -> str:
         f"tied for the first place: {ties['mentions']:,} mentions; Acc@1 with ties split"
         f" {100 * ties['acc@1']:.2f}"
     )
-    lines += ["", f"errors by reason: {reasons}", "", "protocol"]
-    lines += [f"  {k:<30}{v}" for k, v in protocol.items() if v is not None]
-    lines.append(f"predictions: {ours.folder}/predictions.jsonl")
-    known = {r.folder for r in results}
-    pool = [r for r in list_stored("linking", ours.task) if r.folder not in known]
-    return "\n".join([*lines, *others(mine, pool, METRIC)])
+    lines += ["", f"errors by reason: {reasons}"]
+    return "\n".join([*lines, *format_rest(results, METRIC)])

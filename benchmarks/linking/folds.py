@@ -1,10 +1,10 @@
-"""What is linked, with which dictionary and by which linkers: folds, protocol and choice, as all
-scores of linking tasks begin."""
+"""The folds, the protocol and the linkers with which every score of a linking task begins."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -66,15 +66,15 @@ def resolve_protocol(protocol: Protocol, definition: Task) -> Protocol:
 def expand_mentions(mentions: Sequence[Mention], documents: Mapping[str, str]) -> list[list[str]]:
     """The parts of each mention, with the words that its document defines as abbreviations written
     out."""
-    known: dict[str, ShortForms] = {}
+    short_forms: dict[str, ShortForms] = {}
     result = []
     for m in mentions:
         text = documents.get(m.document, "")
-        if m.document not in known:
-            known[m.document] = ShortForms(text)
+        if m.document not in short_forms:
+            short_forms[m.document] = ShortForms(text)
         # without a place, the last definitions count
         place = len(text) if m.start is None else m.start
-        result.append([known[m.document].expand(part, place) for part in m.parts])
+        result.append([short_forms[m.document].expand(part, place) for part in m.parts])
     return result
 
 
@@ -93,13 +93,8 @@ def ready(fold: Linking, split: str, protocol: Protocol) -> Prepared:
     dictionary = fold.dictionary
     train = fold.splits.get("train", [])
     if protocol.train_names:
-        dictionary = dictionary.with_names(
-            (i, p)
-            for m in train
-            if len(m.parts) == 1 and len(m.gold) == 1
-            for p in m.parts
-            for i in m.gold[0]
-        )
+        single = [m for m in train if len(m.parts) == 1 and len(m.gold) == 1]
+        dictionary = dictionary.with_names((i, m.parts[0]) for m in single for i in m.gold[0])
     if protocol.names != "all":
         dictionary = with_one_name(dictionary, protocol.names)
     mentions = fold.splits[split]
@@ -122,14 +117,14 @@ def ready(fold: Linking, split: str, protocol: Protocol) -> Prepared:
 
 def link_fold(linker: Linker, fold: Prepared) -> list[list[Ranking]]:
     """Rankings of every part of every mention; each (string, text) is linked once."""
-    asked = [(p, c) for parts, c in zip(fold.parts, fold.contexts, strict=True) for p in parts]
-    distinct = list(dict.fromkeys(asked))
-    found = dict(
-        zip(distinct, linker.link([p for p, _ in distinct], [c for _, c in distinct]), strict=True)
-    )
-    return [
-        [found[p, c] for p in parts] for parts, c in zip(fold.parts, fold.contexts, strict=True)
+    asked = [
+        [(part, context) for part in parts]
+        for parts, context in zip(fold.parts, fold.contexts, strict=True)
     ]
+    distinct = list(dict.fromkeys(chain.from_iterable(asked)))
+    rankings = linker.link([part for part, _ in distinct], [context for _, context in distinct])
+    ranking_of = dict(zip(distinct, rankings, strict=True))
+    return [[ranking_of[question] for question in mention] for mention in asked]
 
 
 def folds_of(
@@ -147,7 +142,7 @@ def folds_of(
     split = part.split or available[0]
     if split not in available:
         raise InputError(f"SPLIT={split}: {definition.name} has {' and '.join(available)} here")
-    numbers = sorted(set(part.folds))
+    numbers = part.numbers
     if any(number >= len(folds) for number in numbers):
         raise InputError(
             f"FOLDS={','.join(map(str, numbers))}: there are {len(folds)} folds, 0 to"
@@ -165,7 +160,7 @@ def training_folds(definition: Task, files: Files, split: str, part: Folds) -> l
     own.
     """
     folds = prepared_folds(definition, files, part.graph)
-    numbers = sorted(set(part.folds)) or range(len(folds))
+    numbers = part.numbers or range(len(folds))
     return [load_linking(folds[number].get("train", folds[number][split])) for number in numbers]
 
 
@@ -183,22 +178,21 @@ def protocol_record(
         for fold, d in zip(folds, dictionaries, strict=True)
     ]
     digests = list(dict.fromkeys(d.digest for d in dictionaries))
-    own = definition.train_names
+    mentions = [[m.parts, m.gold] for fold in folds for m in fold.mentions]
+    train_names = definition.train_names
+    if protocol.train_names:
+        train_names = "added: train's" + ("" if train_names == "no" else f" ({train_names})")
     return {
         "task": definition.name,
         "split": split,
         "folds": len(folds),
-        "mentions": sum(len(fold.mentions) for fold in folds),
-        "mentions_digest": digest([[m.parts, m.gold] for fold in folds for m in fold.mentions])[
-            :16
-        ],
+        "mentions": len(mentions),
+        "mentions_digest": digest(mentions)[:16],
         "mentions_given": definition.given,
         "dictionary": (digests[0] if len(digests) == 1 else digest(digests))[:16],
         "dictionary_names": round(float(np.mean([n for n, _ in sizes]))),
         "dictionary_concepts": round(float(np.mean([c for _, c in sizes]))),
-        "train_mentions_in_dictionary": (
-            "added: train's" + ("" if own == "no" else f" ({own})") if protocol.train_names else own
-        ),
+        "train_mentions_in_dictionary": train_names,
         "normalisation": protocol.normalise,
         "abbreviations": "written out by Schwartz-Hearst" if protocol.abbreviations else "as given",
         "composite": protocol.composite,
@@ -225,11 +219,12 @@ class Chosen(NamedTuple):
         settings = dict(self.linkers[0].settings)
         settings |= {"backend": self.backend} if self.backend else {}
         if len(self.linkers) > 1:
-            settings["folds"] = digest([one.identity for one in self.linkers])
+            settings["folds"] = digest([linker.identity for linker in self.linkers])
         return settings
 
     def show_options(self, asked: Evaluation) -> dict[str, Any]:
-        """What tells this linker from the same one used otherwise, as options of a result."""
+        """What distinguishes this linker from the same one used otherwise, as options of a
+        result."""
         shown = {**self.tuned, **self.linkers[0].options}
         shown |= {"names": asked.protocol.names} if asked.protocol.names != "all" else {}
         return shown | ({"backoff": True} if asked.backoff else {})
@@ -252,22 +247,22 @@ def choose_linkers(asked: Evaluation, tuned: Tuned | None, baselines: Mapping[st
                 " Take another MODEL="
             )
     else:
-        found = encoder(name, asked.ckpt)
-        linkers = [linkable_of(found, options)]
+        start = encoder(name, asked.ckpt)
+        linkers = [linkable_of(start, options)]
         if asked.rerank:
             then, label = make_reranking(asked.rerank, options)
             linkers = [Reranked(linkers[0], then, label)]
-        model = model_of(name, found)
-    uses = frozenset[str]().union(*(one.uses for one in linkers))
+        model = model_of(name, start)
+    uses = frozenset[str]().union(*(linker.uses for linker in linkers))
     check_uses(given_options(options), uses, f"the linker {model.name}")
     return Chosen(model, linkers, own, options.backend)
 
 
-def back_off(one: Linkable, asked: Evaluation) -> Callable[[Names], Linker]:
-    """What makes a linker of names, after exact match where that is asked for."""
+def back_off(linkable: Linkable, asked: Evaluation) -> Callable[[Names], Linker]:
+    """A function from names to their linker, after exact match with --backoff."""
 
     def make(names: Names) -> Linker:
-        found = one.on(names, asked.work)
-        return BackOff(names, found) if asked.backoff else found
+        linker = linkable.on(names, asked.work)
+        return BackOff(names, linker) if asked.backoff else linker
 
     return make

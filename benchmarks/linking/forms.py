@@ -4,9 +4,8 @@
     kepl measure sentences DDICorpus-2013.zip      splitters on the boundaries of DDI's sentences
 
 HPO's definitions have no annotations. Gold is, at each place, the longest preferred or exact name
-of HPO whose words have the
-same Snowball stems: an independent rule, which takes more words for the same than plural and
-    singular.
+of HPO whose words have the same Snowball stems: an independent rule, which equates more words than
+plural and singular.
 """
 
 from __future__ import annotations
@@ -84,36 +83,36 @@ def _longest(
     most: dict[str, int],
 ) -> Gold:
     words = [(stem(match[0].lower()), match.start(), match.end()) for match in _WORD.finditer(text)]
-    found: Gold = {}
+    gold: Gold = {}
     first = 0
     while first < len(words):
         step = 1
         for count in range(min(most.get(words[first][0], 0), len(words) - first), 0, -1):
             entities = owners.get(tuple(word for word, _, _ in words[first : first + count]))
             if entities:
-                found[words[first][1], words[first + count - 1][2]] = frozenset(entities)
+                gold[words[first][1], words[first + count - 1][2]] = frozenset(entities)
                 step = count
                 break
         first += step
-    return found
+    return gold
 
 
 def score_linker(
     linker: DictionaryLinker, texts: Sequence[str], gold: Sequence[Gold]
 ) -> tuple[float, float, float]:
     """Strict precision, recall and F1, in per cent."""
-    right = found = 0
+    right = predicted = 0
     for begin in range(0, len(texts), AT_ONCE):
         batch = slice(begin, begin + AT_ONCE)
         for mentions, own in zip(linker.link_all(texts[batch]), gold[batch], strict=True):
-            found += len(mentions)
+            predicted += len(mentions)
             right += sum(
                 mention.entity in own.get((mention.start, mention.end), ()) for mention in mentions
             )
     wanted = sum(map(len, gold))
     if not right:
         return 0.0, 0.0, 0.0
-    return 100 * right / found, 100 * right / wanted, 200 * right / (found + wanted)
+    return 100 * right / predicted, 100 * right / wanted, 200 * right / (predicted + wanted)
 
 
 def print_scores_of_splitters(archive: Path) -> None:
@@ -142,8 +141,8 @@ def print_scores_of_splitters(archive: Path) -> None:
         counts = np.zeros(3)
         for own in documents[:DOCUMENTS]:
             gold = set(np.cumsum([len(sentence) + 1 for sentence in own[:-1]]).tolist())
-            found = {start for start in split(" ".join(own)) if start}
-            counts += [len(gold & found), len(found), len(gold)]
+            predicted = {start for start in split(" ".join(own)) if start}
+            counts += [len(gold & predicted), len(predicted), len(gold)]
         right, found_count, wanted = counts
         scores = right / found_count, right / wanted, 2 * right / (found_count + wanted)
         print(f"{name}: P {100 * scores[0]:.1f}, R {100 * scores[1]:.1f}, F1 {100 * scores[2]:.1f}")
@@ -155,10 +154,7 @@ def _documents(archive: Path) -> Iterator[list[str]]:
         for name in sorted(files.namelist()):
             if name.endswith(".xml"):
                 root = ElementTree.fromstring(files.read(name))
-                own = [
-                    text
-                    for text in ((one.get("text") or "").strip() for one in root.iter("sentence"))
-                    if text
-                ]
-                if len(own) > 1:
-                    yield own
+                texts = [(element.get("text") or "").strip() for element in root.iter("sentence")]
+                texts = [text for text in texts if text]
+                if len(texts) > 1:
+                    yield texts

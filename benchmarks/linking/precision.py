@@ -95,7 +95,7 @@ def design_effect(answers: Sequence[Answer]) -> float:
 def count_answers(
     answers: Sequence[Answer], threshold: float, least_effect: float = 1.0
 ) -> Counted:
-    """What a threshold keeps."""
+    """The answers that a threshold keeps, counted."""
     kept = [answer for answer in answers if answer.score >= threshold]
     effect = max(least_effect, design_effect(kept))
     return Counted(len(kept), sum(answer.right for answer in kept), effect)
@@ -143,9 +143,9 @@ def read_answers(result: Result) -> list[Answer]:
         if "found" in line:
             rights = line.get("right", [])
             rows = [
-                (line["id"], found[5], right)
-                for found, right in zip(line["found"], rights, strict=False)
-                if found[3] is not None
+                (line["id"], mention[5], right)
+                for mention, right in zip(line["found"], rights, strict=False)
+                if mention[3] is not None
             ]
         else:
             scores = line["score"]
@@ -177,7 +177,7 @@ def check_precision(asked: Evaluation) -> float:
 
 
 def format_precision(precision: float, dev: Sequence[Answer], test: Sequence[Answer]) -> str:
-    """What threshold reaches a precision, and what it keeps and leaves out."""
+    """The threshold that reaches a precision, with the answers that it keeps and leaves out."""
     choices = threshold_choices(dev)
     title = (
         f"precision {100 * precision:g} %, with {100 * CONFIDENCE:g} % confidence over"

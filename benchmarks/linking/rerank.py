@@ -18,7 +18,8 @@ from typing import Any
 
 from benchmarks.linking import folds as prepare
 from benchmarks.linking.evaluate import score_linker
-from benchmarks.options import Evaluation, Reranking
+from benchmarks.linking.scores import right_concepts
+from benchmarks.options import Evaluation, Reranking, check_epochs
 from benchmarks.results import Result, model_of
 from core.artifact import has_manifest, read_manifest
 from core.files import InputError
@@ -38,9 +39,7 @@ CONFIG = ROOT / "experiments" / "reranker" / "train.yaml"
 HELD_OUT = 0.05  #: share of the documents whose mentions validate
 
 
-def samples_of(
-    linker: Linkable, fold: prepare.Prepared, work: Work | None = None
-) -> dict[str, list[Sample]]:
+def samples_of(linker: Linkable, fold: prepare.Prepared) -> dict[str, list[Sample]]:
     """{train, held_out: samples} of a fold's mentions, composite ones left out; equal ones once.
 
     Held out are those of HELD_OUT of the documents, the first by a hash of their names, and of one
@@ -50,17 +49,17 @@ def samples_of(
     owners = [mention.document if several else mention.id for mention in fold.mentions]
     ordered = sorted(set(owners), key=digest)
     held = frozenset(ordered[: math.ceil(HELD_OUT * len(ordered))])
-    rankings = prepare.link_fold(linker.on(fold.names, work or Work()), fold)
-    found: dict[str, dict[str, Sample]] = {"train": {}, "held_out": {}}
+    rankings = prepare.link_fold(linker.on(fold.names, Work()), fold)
+    samples: dict[str, dict[str, Sample]] = {"train": {}, "held_out": {}}
     rows = zip(fold.mentions, owners, fold.parts, fold.contexts, rankings, strict=True)
     for mention, owner, parts, context, ranked in rows:
         if len(parts) != 1 or not ranked[0]:
             continue
-        right = frozenset().union(*(fold.names.dictionary.concepts_of(ids) for ids in mention.gold))
+        right = right_concepts(mention, fold.names.dictionary)
         sample = sample_of(parts[0], context, ranked[0], fold.names, right)
         part = "held_out" if owner in held else "train"
-        found[part].setdefault(digest(sample), sample)
-    return {part: list(own.values()) for part, own in found.items()}
+        samples[part].setdefault(digest(sample), sample)
+    return {part: list(own.values()) for part, own in samples.items()}
 
 
 def reranked_scores(asked: Reranking) -> list[list[Result]]:
@@ -68,8 +67,7 @@ def reranked_scores(asked: Reranking) -> list[list[Result]]:
     the reranker. Raises InputError for a task without training mentions."""
     name, part = asked.task, asked.part
     definition = linking_task(name)
-    if asked.epochs is not None and asked.epochs < 1:
-        raise InputError(f"EPOCHS={asked.epochs}: expected a number of at least 1")
+    check_epochs(asked.epochs)
     resolved = prepare.resolve_protocol(asked.protocol, definition)
     chosen = encoder(asked.model, asked.ckpt)
     first = linkable_of(chosen, asked.linker)
@@ -80,7 +78,7 @@ def reranked_scores(asked: Reranking) -> list[list[Result]]:
     loaded = prepare.training_folds(definition, asked.files, split, part)
     without = replace(resolved, train_names=False)
     tuned = []
-    for number, fold in zip(sorted(set(part.folds)) or range(len(loaded)), loaded, strict=True):
+    for number, fold in zip(part.numbers or range(len(loaded)), loaded, strict=True):
         if not fold.splits.get("train"):
             raise InputError(f"{name}: no training mentions, which a reranker learns from")
         ready = prepare.ready(fold, "train", without)

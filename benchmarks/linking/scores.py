@@ -30,16 +30,26 @@ def _first(ranking: Ranking, concepts: frozenset[str]) -> int | None:
     return next((i for i, c in enumerate(ranking, 1) if c.concept in concepts), None)
 
 
+def right_concepts(mention: Mention, dictionary: Dictionary) -> frozenset[str]:
+    """The concepts of all gold ids of a mention."""
+    return frozenset().union(*(dictionary.concepts_of(ids) for ids in mention.gold))
+
+
+def is_tied(rankings: Sequence[Ranking]) -> bool:
+    """Whether several concepts are tied for the first place of a mention of one string."""
+    return len(rankings) == 1 and bool(rankings[0]) and rankings[0][0].tied
+
+
 def rank_of(
     mention: Mention, rankings: Sequence[Ranking], dictionary: Dictionary, composite: str = "union"
 ) -> int:
     """The rank of a mention, from the ranking of each of its parts."""
-    gold = [dictionary.concepts_of(ids) for ids in mention.gold]
     ranks: list[int | None]
     if composite == "union":
-        every = frozenset().union(*gold)
-        ranks = [_first(r, every) for r in rankings]
+        right = right_concepts(mention, dictionary)
+        ranks = [_first(r, right) for r in rankings]
     else:
+        gold = [dictionary.concepts_of(ids) for ids in mention.gold]
         places = [[_first(r, g) for g in gold] for r in rankings]  # (parts, gold concepts)
         lines = [*places, *(list(column) for column in zip(*places, strict=True))]
         ranks = [min((p for p in line if p is not None), default=None) for line in lines]
@@ -48,14 +58,14 @@ def rank_of(
 
 def tallies(ranks: np.ndarray) -> dict[str, np.ndarray]:
     """{metric: (n, 2) per mention: what it counts, 1}, as models.metrics takes them."""
-    one = np.ones(len(ranks))
+    ones = np.ones(len(ranks))
     hits = {
         "acc@1": ranks == 1,
         "acc@5": (ranks >= 1) & (ranks <= 5),
         "mrr": np.where(ranks > 0, 1 / np.maximum(ranks, 1), 0),
     }
     return {
-        metric: np.stack([values.astype(float), one], axis=1) for metric, values in hits.items()
+        metric: np.stack([values.astype(float), ones], axis=1) for metric, values in hits.items()
     }
 
 
@@ -65,7 +75,7 @@ def scores(ranks: np.ndarray) -> dict[str, float]:
 
 def split_ties(
     mentions: Sequence[Mention],
-    found: Sequence[Sequence[Ranking]],
+    ranked: Sequence[Sequence[Ranking]],
     ranks: np.ndarray,
     dictionary: Dictionary,
 ) -> np.ndarray:
@@ -76,15 +86,15 @@ def split_ties(
     mention counts as it is.
     """
     values = (ranks == 1).astype(float)
-    for row, (mention, rankings) in enumerate(zip(mentions, found, strict=True)):
-        if len(rankings) == 1 and rankings[0] and rankings[0][0].tied:
+    for row, (mention, rankings) in enumerate(zip(mentions, ranked, strict=True)):
+        if is_tied(rankings):
             best = rankings[0][0]
             tied = [
                 c.concept
                 for c in rankings[0]
                 if c.tied and (c.name, c.score) == (best.name, best.score)
             ]
-            right = frozenset().union(*(dictionary.concepts_of(ids) for ids in mention.gold))
+            right = right_concepts(mention, dictionary)
             values[row] = sum(concept in right for concept in tied) / len(tied)
     return values
 
@@ -104,16 +114,19 @@ def populations(
     """
     normalised = names.normalised
     strings = {normalised(m.mention) for m in train}
-    frequent: Counter[str] = Counter(i for m in train for g in m.gold for i in g)
+    frequent: Counter[str] = Counter()
+    for m in train:
+        for gold in m.gold:
+            frequent.update(gold)
     top = {i for i, _ in sorted(frequent.items(), key=lambda item: (-item[1], item[0]))[:100]}
     rows = []
     for m in mentions:
-        ids = {i for g in m.gold for i in g}
+        ids = set[str]().union(*m.gold)
         concepts = names.dictionary.concepts_of(ids)
         direct = all(concepts & set(names.concepts.get(normalised(p), ())) for p in m.parts)
         seen = normalised(m.mention) in strings
         several = len(m.mention.split()) > 1
-        known = bool(ids & set(frequent))
+        seen_concept = bool(ids & set(frequent))
         shared = any(len(names.concepts.get(normalised(p), ())) > 1 for p in m.parts)
         rows.append(
             (
@@ -121,8 +134,8 @@ def populations(
                 several,
                 seen,
                 not seen,
-                known,
-                not known,
+                seen_concept,
+                not seen_concept,
                 direct,
                 not direct,
                 shared,
@@ -148,7 +161,7 @@ def populations(
 
 
 LENGTHS = ((1, 4), (5, 8), (9, None))  # characters of a mention, inclusive
-FEWEST = 20  # mentions of a kind whose scores are told
+FEWEST = 20  # mentions of a kind whose scores are reported
 
 
 def language_populations(mentions: Sequence[Mention]) -> dict[str, np.ndarray]:
@@ -158,15 +171,15 @@ def language_populations(mentions: Sequence[Mention]) -> dict[str, np.ndarray]:
     Words, which :func:`populations` counts, are not written apart in Chinese.
     """
     lengths = np.array([len(m.mention) for m in mentions], np.int64)
-    found = {}
+    groups = {}
     for least, most in LENGTHS:
         title = f"{least} to {most} characters" if most else f"{least} characters or more"
-        found[title] = (lengths >= least) & (lengths <= (most or lengths.max(initial=0)))
+        groups[title] = (lengths >= least) & (lengths <= (most or lengths.max(initial=0)))
     kinds = np.array([m.kind for m in mentions], object)
     for kind, count in sorted(Counter(kinds).items()):
         if kind and count >= FEWEST:
-            found[f"kind: {kind}"] = kinds == kind
-    return found
+            groups[f"kind: {kind}"] = kinds == kind
+    return groups
 
 
 # errors
@@ -178,7 +191,7 @@ def reason(mention: Mention, rankings: Sequence[Ranking], rank: int, names: Name
     if rank == 1:
         return "right"
     dictionary = names.dictionary
-    gold = frozenset().union(*(dictionary.concepts_of(g) for g in mention.gold))
+    gold = right_concepts(mention, dictionary)
     if not gold:
         return "gold not in the dictionary"
     if len(mention.parts) > 1:
@@ -197,13 +210,9 @@ def reason(mention: Mention, rankings: Sequence[Ranking], rank: int, names: Name
         return "near miss: broader than gold"
     if any(set(above) & set(dictionary.broader.get(g, ())) for g in gold):
         return "near miss: beside gold"
-    return (
-        "gold among the first 5"
-        if 0 < rank <= 5
-        else f"gold among the first {DEPTH}"
-        if rank
-        else "far off"
-    )
+    if not rank:
+        return "far off"
+    return f"gold among the first {5 if rank <= 5 else DEPTH}"
 
 
 def prediction(
@@ -224,12 +233,12 @@ def prediction(
         "first5": [[c.concept for c in r[:5]] for r in rankings],
         "rank": rank,
         "reason": reason(mention, rankings, rank, names),
-        "in_dictionary": bool(dictionary.concepts_of(i for g in mention.gold for i in g)),
+        "in_dictionary": bool(right_concepts(mention, dictionary)),
     }
 
 
-def _names_of(gold: Sequence[str], names: Names, most: int = 3) -> list[str]:
-    concepts = names.dictionary.concepts_of(gold)
-    return [name for concept in sorted(concepts) for name in names.dictionary.names_of[concept]][
-        :most
-    ]
+def _names_of(gold: Sequence[str], names: Names) -> list[str]:
+    result: list[str] = []
+    for concept in sorted(names.dictionary.concepts_of(gold)):
+        result += names.dictionary.names_of[concept]
+    return result[:3]

@@ -22,20 +22,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from benchmarks.groups import group_results
 from benchmarks.linking import folds as prepare
 from benchmarks.linking.ends import precision_recall
+from benchmarks.linking.report import format_rest
 from benchmarks.options import Evaluation
+from benchmarks.paired_tests import STYLES, difference
 from benchmarks.results import (
     OVERALL,
-    STYLES,
     Model,
     Result,
-    difference,
-    group_results,
-    list_stored,
-    log_result,
-    others,
     result_folder,
+    save_logged,
     save_result,
 )
 from core.files import InputError, atomic_write
@@ -70,7 +68,7 @@ class Fold(NamedTuple):
 
 
 class Answers(NamedTuple):
-    """What was said of each mention, from which threshold on, and in how many seconds."""
+    """The answer to each mention, the threshold, and the seconds it took."""
 
     said: list[frozenset[str]]
     threshold: float
@@ -82,9 +80,9 @@ def answer(rankings: Sequence[Ranking], threshold: float) -> frozenset[str]:
     """The concepts of a mention's parts whose score is at least `threshold`; the best one where
     none is."""
     best = [ranking[0] for ranking in rankings if ranking]
-    said = {one.concept for one in best if one.score >= threshold}
+    said = {candidate.concept for candidate in best if candidate.score >= threshold}
     if not said and best:
-        said = {max(best, key=lambda one: one.score).concept}
+        said = {max(best, key=lambda candidate: candidate.score).concept}
     return frozenset(said)
 
 
@@ -99,30 +97,30 @@ def count_pairs(said: Sequence[frozenset[str]], gold: Sequence[frozenset[str]]) 
     return np.array(rows, np.int64).reshape(-1, 3)
 
 
-def choose_threshold(found: Sequence[Sequence[Ranking]], gold: Sequence[frozenset[str]]) -> float:
+def choose_threshold(ranked: Sequence[Sequence[Ranking]], gold: Sequence[frozenset[str]]) -> float:
     """The score from which on a part's concept is said, of the highest F1; of equal ones the
     lowest. Of more than 200 scores, 200 at equal distances of rank are tried."""
-    scores = np.unique([ranking[0].score for parts in found for ranking in parts if ranking])
+    scores = np.unique([ranking[0].score for parts in ranked for ranking in parts if ranking])
     if not len(scores):
         return 0.0
     tried = scores[np.unique(np.linspace(0, len(scores) - 1, 200).astype(int))]
-    f1 = [
-        precision_recall(count_pairs([answer(parts, t) for parts in found], gold))[METRIC]
-        for t in tried
-    ]
+    f1 = []
+    for threshold in tried:
+        said = [answer(parts, threshold) for parts in ranked]
+        f1.append(precision_recall(count_pairs(said, gold))[METRIC])
     return float(tried[int(np.argmax(f1))])
 
 
 def answers_of(make: Callable[[Names], Linker], fold: Fold) -> Answers:
-    """What a linker says of a fold's mentions, from the threshold that dev chooses."""
+    """A linker's answers for a fold's mentions, with the threshold chosen on dev."""
     started = time.perf_counter()
     linker = make(fold.dev.names)
     same = fold.dev.names.digest == fold.scored.names.digest
     gold = [gold_of(m, fold.dev.names) for m in fold.dev.mentions]
     threshold = choose_threshold(prepare.link_fold(linker, fold.dev), gold)
     linker = linker if same else make(fold.scored.names)
-    found = prepare.link_fold(linker, fold.scored)
-    said = [answer(parts, threshold) for parts in found]
+    ranked = prepare.link_fold(linker, fold.scored)
+    said = [answer(parts, threshold) for parts in ranked]
     return Answers(said, threshold, time.perf_counter() - started, linker)
 
 
@@ -131,16 +129,16 @@ def answer_by_dictionary(fold: Fold) -> Answers:
     mentions of train with all that they mean."""
     started = time.perf_counter()
     names = fold.scored.names
-    known: dict[str, frozenset[str]] = {}
+    concepts: dict[str, frozenset[str]] = {}
     for concept, name in zip(names.dictionary.ids, names.dictionary.names, strict=True):
-        known.setdefault(name.lower(), frozenset([concept]))
+        concepts.setdefault(name.lower(), frozenset([concept]))
     for mention in fold.scored.train:
-        known[mention.mention.lower()] = gold_of(mention, names)
-    longest = max(map(len, known))
+        concepts[mention.mention.lower()] = gold_of(mention, names)
+    longest = max(map(len, concepts))
     said = []
     for mention in fold.scored.mentions:
-        pieces = cut_known(mention.mention.lower(), known, longest)
-        said.append(frozenset().union(*(known[piece] for piece in pieces if piece in known)))
+        pieces = cut_known(mention.mention.lower(), concepts, longest)
+        said.append(frozenset().union(*(concepts[piece] for piece in pieces if piece in concepts)))
     return Answers(said, 0.0, time.perf_counter() - started)
 
 
@@ -149,7 +147,7 @@ def prepare_fold(loaded: Linking, split: str, asked: Evaluation, definition: Tas
     if "dev" not in loaded.splits:
         raise InputError(f"{definition.name}: no dev split here, and the threshold is chosen on it")
     protocol = prepare.resolve_protocol(asked.protocol, definition)
-    prepared = [prepare.ready(loaded, one, protocol) for one in (split, "dev")]
+    prepared = [prepare.ready(loaded, part, protocol) for part in (split, "dev")]
     return Fold(*prepared)
 
 
@@ -159,9 +157,9 @@ def load_folds(asked: Evaluation, definition: Task) -> tuple[str, list[Fold]]:
     on_dev = replace(asked.part, split="dev")
     _, dev = prepare.folds_of(definition, asked.files, on_dev, asked.own)
     folds = []
-    for one, other in zip(loaded, dev, strict=True):
-        splits = one.splits | {"dev": other.splits["dev"]}
-        folds.append(prepare_fold(one._replace(splits=splits), split, asked, definition))
+    for scored, other in zip(loaded, dev, strict=True):
+        splits = scored.splits | {"dev": other.splits["dev"]}
+        folds.append(prepare_fold(scored._replace(splits=splits), split, asked, definition))
     return split, folds
 
 
@@ -182,32 +180,30 @@ def score_sets(
     if len(chosen.linkers) not in (0, 1, len(folds)):
         raise InputError(f"{definition.name}: {len(chosen.linkers)} models, {len(folds)} folds")
     protocol = prepare.resolve_protocol(asked.protocol, definition)
-    numbers = sorted(set(asked.part.folds))
     scored = [fold.scored for fold in folds]
-    record = prepare.protocol_record(definition, split, scored, protocol, numbers) | SETTING
+    record = prepare.protocol_record(definition, split, scored, protocol, asked.part.numbers)
     gold = [[gold_of(m, fold.names) for m in fold.mentions] for fold in scored]
-    scoring = Scoring(definition, split, scored, record, gold)
+    scoring = Scoring(definition, split, scored, record | SETTING, gold)
     results = []
     answered: dict[str, Answers] = {}  # of the first fold
     for name, make in baselines.items():
-        made = [make(fold) for fold in folds]
-        answered[name] = made[0]
-        results.append(scoring.save(Model(name, "", name), {}, made, name, 0))
+        answers = [make(fold) for fold in folds]
+        answered[name] = answers[0]
+        results.append(scoring.save(Model(name, "", name), {}, answers, name, 0))
     if not chosen.linkers:
         results.sort(key=lambda r: r.model.name == model)
     else:
-        made = []
-        for one, fold in zip(itertools.cycle(chosen.linkers), folds, strict=False):
-            linked = prepare.back_off(one, asked)
-            made.append(answers_of(linked, fold))
-        answered[chosen.model.name] = made[0]
+        answers = []
+        for linker, fold in zip(itertools.cycle(chosen.linkers), folds, strict=False):
+            linked = prepare.back_off(linker, asked)
+            answers.append(answers_of(linked, fold))
+        answered[chosen.model.name] = answers[0]
         shown = chosen.show_options(asked)
         seed = tuned.seed if tuned else 0
-        results.append(scoring.save(chosen.model, shown, made, chosen.settings(), seed))
+        results.append(scoring.save(chosen.model, shown, answers, chosen.settings(), seed))
     ours = results[-1]
     answer_unlabelled(asked, definition, ours, folds[0].scored.names, answered[ours.model.name])
-    run = log_result(ours, definition.name, ours.folder)
-    return [*results[:-1], save_result(replace(ours, mlflow_run=run), ours.folder)]
+    return [*results[:-1], save_logged(ours, definition.name)]
 
 
 class Scoring(NamedTuple):
@@ -223,12 +219,12 @@ class Scoring(NamedTuple):
         self,
         model: Model,
         options: Mapping[str, Any],
-        made: Sequence[Answers],
+        answered: Sequence[Answers],
         settings: Any,
         seed: int,
     ) -> Result:
         """The result of a linker's answers for each fold, saved with them."""
-        pairs = zip(made, self.gold, strict=True)
+        pairs = zip(answered, self.gold, strict=True)
         counts = np.concatenate([count_pairs(answers.said, own) for answers, own in pairs])
         result = Result(
             kind="linking",
@@ -239,7 +235,7 @@ class Scoring(NamedTuple):
             model=model,
             options=options,
             seed=seed,
-            scores=group_scores(counts, [own for part in self.gold for own in part]),
+            scores=group_scores(counts, list(itertools.chain.from_iterable(self.gold))),
             tallies={METRIC: counts},
             data={
                 "mentions": self.record["mentions_digest"],
@@ -247,12 +243,12 @@ class Scoring(NamedTuple):
             },
             details={
                 "linker": settings,
-                "seconds": round(sum(answers.seconds for answers in made), 2),
-                "thresholds": [answers.threshold for answers in made],
+                "seconds": round(sum(answers.seconds for answers in answered), 2),
+                "thresholds": [answers.threshold for answers in answered],
                 "gold not in the dictionary": count_unknown(self.folds),
             },
         )
-        write_answers(result, self.folds, self.gold, made)
+        write_answers(result, self.folds, self.gold, answered)
         return save_result(result, result_folder(result))
 
 
@@ -266,30 +262,30 @@ def group_scores(counts: np.ndarray, gold: Sequence[frozenset[str]]) -> dict[str
 
 
 def count_unknown(folds: Sequence[prepare.Prepared]) -> int:
-    """How many gold concepts of the mentions have no name in the dictionary."""
-    return sum(
-        not fold.names.dictionary.concepts_of(ids)
-        for fold in folds
-        for mention in fold.mentions
-        for ids in mention.gold
-    )
+    """The number of the mentions' gold concepts without a name in the dictionary."""
+    unknown = 0
+    for fold in folds:
+        dictionary = fold.names.dictionary
+        for mention in fold.mentions:
+            unknown += sum(not dictionary.concepts_of(ids) for ids in mention.gold)
+    return unknown
 
 
 def name_concepts(concepts: frozenset[str], names: Names) -> list[str]:
     """The preferred names of concepts, sorted; the id itself of one that the dictionary lacks."""
-    known = names.dictionary.names_of
-    return sorted(known[one][0] if one in known else one for one in concepts)
+    names_of = names.dictionary.names_of
+    return sorted(names_of[concept][0] if concept in names_of else concept for concept in concepts)
 
 
 def write_answers(
     result: Result,
     folds: Sequence[prepare.Prepared],
     gold: Sequence[Sequence[frozenset[str]]],
-    made: Sequence[Answers],
+    answered: Sequence[Answers],
 ) -> None:
     """predictions.jsonl: of each mention its text, parts, gold and said names."""
     with atomic_write(result_folder(result) / "predictions.jsonl") as handle:
-        for fold, own, answers in zip(folds, gold, made, strict=True):
+        for fold, own, answers in zip(folds, gold, answered, strict=True):
             for mention, wanted, said in zip(fold.mentions, own, answers.said, strict=True):
                 line = {
                     "id": mention.id,
@@ -302,21 +298,21 @@ def write_answers(
 
 
 def answer_unlabelled(
-    asked: Evaluation, definition: Task, result: Result, names: Names, made: Answers
+    asked: Evaluation, definition: Task, result: Result, names: Names, answers: Answers
 ) -> None:
     """The official test part, whose answers are not public, answered as CBLUE takes it: in the
     result's folder, where the data have the file."""
     data = data_folder(definition, asked.files)
     unlabelled = data / diagnoses.FILES["test"] if data else None
-    if unlabelled is None or not unlabelled.is_file() or made.linker is None:
+    if unlabelled is None or not unlabelled.is_file() or answers.linker is None:
         return
     items = diagnoses.read_items(unlabelled)
     parts = [diagnoses.cut_diagnosis(item["text"]) for item in items]
-    distinct = list(dict.fromkeys(part for own in parts for part in own))
-    rankings = made.linker.link(distinct, [None] * len(distinct))
+    distinct = list(dict.fromkeys(itertools.chain.from_iterable(parts)))
+    rankings = answers.linker.link(distinct, [None] * len(distinct))
     ranking_of = dict(zip(distinct, rankings, strict=True))
     for item, own in zip(items, parts, strict=True):
-        said = answer([ranking_of[part] for part in own], made.threshold)
+        said = answer([ranking_of[part] for part in own], answers.threshold)
         item["normalized_result"] = diagnoses.SEVERAL.join(name_concepts(said, names))
     folder = result_folder(result)
     with atomic_write(folder / unlabelled.name) as handle:
@@ -339,8 +335,10 @@ def format_sets(results: Sequence[Result]) -> str:
         low, high = group.interval(METRIC) or (0.0, 0.0)
         numbers = "".join(f"{100 * own[k]:>8.2f}" for k in ("precision", "recall", METRIC))
         lines.append(f"{name:<{width}}{numbers}   {100 * low:.2f} to {100 * high:.2f}")
-    known = [r for r in results if r.model.name in (DICTIONARY, TFIDF) and r.label != ours.label]
-    baseline = max(known, key=lambda r: r.value() or 0.0)
+    baselines = [
+        r for r in results if r.model.name in (DICTIONARY, TFIDF) and r.label != ours.label
+    ]
+    baseline = max(baselines, key=lambda r: r.value() or 0.0)
     against = difference(mine, groups[baseline.label], METRIC, STYLES["linking"])
     lines.append(f"{ours.label} against {baseline.label}: {against}")
     for title, own in ours.scores.items():
@@ -348,9 +346,4 @@ def format_sets(results: Sequence[Result]) -> str:
             lines.append(f"{title}: {int(own['examples']):,} mentions, F1 {100 * own[METRIC]:.2f}")
     unknown = ours.details["gold not in the dictionary"]
     lines.append(f"gold concepts that the dictionary lacks: {unknown:,}; no linker finds one")
-    lines += ["", "protocol"]
-    lines += [f"  {k:<30}{v}" for k, v in ours.protocol.items() if v is not None]
-    lines.append(f"predictions: {ours.folder}/predictions.jsonl")
-    folders = {r.folder for r in results}
-    pool = [r for r in list_stored("linking", ours.task) if r.folder not in folders]
-    return "\n".join([*lines, *others(mine, pool, METRIC)])
+    return "\n".join([*lines, *format_rest(results, METRIC)])

@@ -20,15 +20,15 @@ def linking_sizes(name: str, files: Files, graph: Path | None = None) -> dict[st
     Distinct names; of a task in folds the mean over them, rounded. A split that is not available is
     left out. Raises InputError where the data set is not available.
     """
-    each: list[dict[str, int]] = []
+    sizes: list[dict[str, int]] = []
     for fold in prepared_folds(linking_task(name), files, graph):
         loaded: dict[str, Linking] = {split: load_linking(folder) for split, folder in fold.items()}
         last = loaded.get("test") or loaded["dev"]
-        found = {
+        counts = {
             "names": len(set(last.dictionary.names)),
             "concepts": len(set(last.dictionary.ids)),
         }
-        found["train"] = len(last.splits.get("train", ()))
-        found |= {split: len(one.splits[split]) for split, one in loaded.items()}
-        each.append(found)
-    return {key: round(float(np.mean([one[key] for one in each]))) for key in each[0]}
+        counts["train"] = len(last.splits.get("train", ()))
+        counts |= {split: len(of_split.splits[split]) for split, of_split in loaded.items()}
+        sizes.append(counts)
+    return {key: round(float(np.mean([of_fold[key] for of_fold in sizes]))) for key in sizes[0]}

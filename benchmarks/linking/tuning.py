@@ -17,11 +17,10 @@ from typing import Any
 
 from benchmarks.linking import folds as prepare
 from benchmarks.linking.evaluate import score_linker
-from benchmarks.options import Evaluation, LinkerTuning, check_task
+from benchmarks.options import Evaluation, LinkerTuning, check_epochs, check_task
 from benchmarks.results import Result, model_of
 from core.artifact import read_manifest
 from core.dotted import import_object
-from core.files import InputError
 from core.json_files import digest, read_json
 from core.settings import given_options
 from core.tracking import folder_name, runs_folder
@@ -46,8 +45,7 @@ def finetuned_scores(asked: LinkerTuning) -> list[list[Result]]:
         gold_linking(texts, part.graph)  # before the training of a linker that is not there yet
     name = texts.name(part.graph) if texts.gold else asked.task
     definition = definition_of(texts, part.graph) if texts.gold else linking_task(name)
-    if asked.epochs is not None and asked.epochs < 1:
-        raise InputError(f"EPOCHS={asked.epochs}: expected a number of at least 1")
+    check_epochs(asked.epochs)
     chosen = trained_encoder(asked.model, asked.ckpt)
     if chosen.paper:  # before the training; a folder of bare weights links nothing yet
         uses = linkable_of(chosen, linker).uses
@@ -57,7 +55,7 @@ def finetuned_scores(asked: LinkerTuning) -> list[list[Result]]:
     settings, linker = training_settings(asked, chosen, settings, definition, linker)
     exports = train_folds(asked, chosen, name, definition, settings)
     tuned = [encoder(asked.model, folder) for folder in exports]
-    linkers = [linkable_of(one, linker) for one in tuned]
+    linkers = [linkable_of(trained, linker) for trained in tuned]
     start = model_of(asked.model, chosen)
     system = prepare.Tuned(
         start._replace(identity=linkers[0].identity), {"finetuned": shown}, linkers, seed
@@ -106,27 +104,31 @@ def train_folds(
     path, recipe = recipe_of(chosen)
     making, training = dict[str, Any](), dict[str, Any]()
     for key, value in settings.items():
-        (making if key.startswith("build.") else training)[key.removeprefix("build.")] = value
-    build, takes = (
-        import_object(recipe["finetune"]["build"], "datamodules"),
-        recipe["finetune"]["data"],
-    )
+        if key.startswith("build."):
+            making[key.removeprefix("build.")] = value
+        else:
+            training[key] = value
+    build = import_object(recipe["finetune"]["build"], "datamodules")
+    takes = recipe["finetune"]["data"]
     texts = asked.texts.as_gold()
     _, loaded = prepare.folds_of(definition, asked.files, asked.part, texts)
-    numbers = sorted(set(asked.part.folds)) or range(len(loaded))
+    numbers = asked.part.numbers or range(len(loaded))
     exports = []
     for number, fold in zip(numbers, loaded, strict=True):
         place = folder_name(name) + "-" + digest([str(fold.folder), chosen.identity])[:12]
         work = runs_folder() / "data" / "linking-finetune" / place
-        made = build(str(fold.folder), chosen.folder, str(work / takes), seed=asked.seed, **making)
-        counts = read_manifest(made)["counts"]
+        data = build(str(fold.folder), chosen.folder, str(work / takes), seed=asked.seed, **making)
+        counts = read_manifest(data)["counts"]
         LOG.info(f"{name}, fold {number}: " + ", ".join(f"{v:,} {k}" for k, v in counts.items()))
-        given = {f"data.init_args.{takes}": made, "data.init_args.tokenizer": chosen.folder}
-        given |= {"model.init_args.encoder": chosen.folder, **training}
+        own = {
+            f"data.init_args.{takes}": data,
+            "data.init_args.tokenizer": chosen.folder,
+            "model.init_args.encoder": chosen.folder,
+        }
         export = train_export(
             f"fold {number}",
             path,
-            given,
+            own | training,
             work / "result.json",
             seed=asked.seed,
             fresh=asked.fresh,

@@ -16,17 +16,19 @@ from __future__ import annotations
 import io
 import json
 import logging
+import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.finetune import score_seeds
+from benchmarks.groups import group_results
 from benchmarks.linking.ends import (
     METRIC,
     Annotated,
+    Place,
     graph_of,
     place_of,
     read_annotated,
@@ -34,18 +36,8 @@ from benchmarks.linking.ends import (
     write_predictions,
 )
 from benchmarks.options import Folds, Split
-from benchmarks.results import (
-    OVERALL,
-    Group,
-    Model,
-    Result,
-    difference,
-    group_results,
-    log_result,
-    result_folder,
-    save_result,
-    style_of,
-)
+from benchmarks.paired_tests import difference, style_of
+from benchmarks.results import OVERALL, Model, Result, save_logged
 from core.choices import list_known
 from core.commands import child_environment, python_command
 from core.files import InputError, atomic_write
@@ -110,7 +102,7 @@ TAGGERS = {
 
 
 class Run(NamedTuple):
-    """What a linker did: its scores, or why there are none, and what it took."""
+    """A linker's scores, or the reason why it has none."""
 
     title: str
     ours: bool
@@ -121,10 +113,9 @@ class Run(NamedTuple):
 def chains_of(task: str) -> list[str]:
     """The chains that are compared where none is named."""
     tagger = TAGGERS.get(task)
-    return [
-        "dictionary",
-        *([f"{tagger} > names", f"{tagger} > sapbert"] if tagger else ["dictionary > sapbert"]),
-    ]
+    if tagger is None:
+        return ["dictionary", "dictionary > sapbert"]
+    return ["dictionary", f"{tagger} > names", f"{tagger} > sapbert"]
 
 
 # what is needed first
@@ -134,7 +125,7 @@ def train_missing(chains: Sequence[str], files: Files) -> None:
     """Train the taggers and encoders of chains that have not been trained yet; each says how long
     it takes."""
     for chain in chains:
-        for word in dict.fromkeys(w.strip() for step in chain.split(">") for w in step.split("+")):
+        for word in dict.fromkeys(map(str.strip, re.split("[>+]", chain))):
             task, _, model = word.partition("/")
             if (
                 is_task(word)
@@ -244,18 +235,27 @@ def names_of(graph: Path) -> list[tuple[str, str, str, str]]:
     ]
 
 
+def write_inputs(place: Path, graph: Path, data: Annotated) -> tuple[Path, Path, Path]:
+    """The files of names, of texts, and of the other texts, which are there to learn from."""
+    others = [[d, text] for d, text in data.fold.documents.items() if d not in data.texts]
+    return (
+        write_lines(place / "names.jsonl", names_of(graph)),
+        write_lines(place / "texts.jsonl", list(data.texts.items())),
+        write_lines(place / "others.jsonl", others),
+    )
+
+
 def save_scores(
     data: Annotated, graph: Path, title: str, identity: str, answer: Mapping[str, Any]
 ) -> Result:
     """The result of what a process found, saved and logged."""
     dictionary = data.fold.dictionary
-    rows = {
-        d: [row for row in answer["found"][d] if data.counts_at(d, row[0], row[1])]
-        for d in data.texts
-    }
-    found = {
-        d: [place_of(a, b, entity, dictionary) for a, b, entity in own] for d, own in rows.items()
-    }
+    predicted: dict[str, list[Place]] = {}
+    shown: dict[str, list[list[Any]]] = {}
+    for d, text in data.texts.items():
+        rows = [row for row in answer["found"][d] if data.counts_at(d, row[0], row[1])]
+        predicted[d] = [place_of(a, b, entity, dictionary) for a, b, entity in rows]
+        shown[d] = [[a, b, text[a:b], entity, None, None] for a, b, entity in rows]
     sentences = sum(len(sentence_starts(text)) for text in data.texts.values())
     details = {
         "seconds": round(answer["seconds"], 2),
@@ -264,14 +264,9 @@ def save_scores(
         "memory": round(answer["memory"]),
         "texts_a_second": round(len(data.texts) / max(answer["seconds"], 1e-9), 1),
     }
-    result = result_of(data, found, graph, Model(title, "", identity), {}, details)
-    folder = result_folder(result)
-    shown = {
-        d: [[a, b, data.texts[d][a:b], entity, None, None] for a, b, entity in own]
-        for d, own in rows.items()
-    }
-    write_predictions(folder, data, shown)
-    return save_result(replace(result, mlflow_run=log_result(result, data.task, folder)), folder)
+    result = result_of(data, predicted, graph, Model(title, "", identity), {}, details)
+    write_predictions(result, data, shown)
+    return save_logged(result, data.task)
 
 
 # the table
@@ -284,21 +279,21 @@ def chains_with_options(
 
     Raises InputError for what is no chain, and for an option that none of the chains uses.
     """
-    given = given_options(linker)
-    found: dict[str, tuple[Pipeline, dict[str, Any]]] = {}
+    options = given_options(linker)
+    pipelines: dict[str, tuple[Pipeline, dict[str, Any]]] = {}
     unused = []
     for chain in chains:
-        own = given
+        own = options
         try:
             pipeline = Pipeline(graph, chain, nil, 1, None, **own)
         except UnusedOptions as error:
-            own = {name: value for name, value in given.items() if name not in error.options}
+            own = {name: value for name, value in options.items() if name not in error.options}
             pipeline = Pipeline(graph, chain, nil, 1, None, **own)
-        found[chain] = pipeline, own
-        unused.append(set(given) - set(own))
+        pipelines[chain] = pipeline, own
+        unused.append(set(options) - set(own))
     if unused_by_all := set.intersection(*unused):
         raise UnusedOptions(unused_by_all, " and ".join(chains))
-    return found
+    return pipelines
 
 
 def check_peers(peers: Sequence[str]) -> None:
@@ -334,10 +329,7 @@ def compare_peers(
     dictionary = (graph or graph_of(data.fold.dictionary, data.fold.folder / "graph")).resolve()
     place = runs_folder() / "peers" / task / data.split
     place.mkdir(parents=True, exist_ok=True)
-    names = write_lines(place / "names.jsonl", names_of(dictionary))
-    texts = write_lines(place / "texts.jsonl", list(data.texts.items()))
-    others = [[d, text] for d, text in data.fold.documents.items() if d not in data.texts]
-    train = write_lines(place / "others.jsonl", others)
+    names, texts, train = write_inputs(place, dictionary, data)
     runs: list[Run] = []
     for chain, (pipeline, used) in chains_with_options(dictionary, wanted, nil, linker).items():
         pipeline.prepare()  # makes the vectors of names
@@ -345,13 +337,8 @@ def compare_peers(
         settings = {k: str(v) if isinstance(v, Path) else v for k, v in used.items()}
         options = {"graph": str(dictionary), "chain": chain, "nil": nil, "linker": settings}
         answer = in_a_process(sys.executable, "chain", names, texts, options, place / "chain.json")
-        runs.append(
-            Run(
-                chain,
-                True,
-                save_scores(data, dictionary, chain, digest(pipeline.identities), answer),
-            )
-        )
+        result = save_scores(data, dictionary, chain, digest(pipeline.identities), answer)
+        runs.append(Run(chain, True, result))
     for name in peers or PEERS:
         peer = PEERS[name]
         LOG.info(f"linking by {peer.title}")
@@ -421,13 +408,11 @@ def rows_of(runs: Sequence[Run]) -> list[list[str]]:
 def comparisons(runs: Sequence[Run]) -> list[str]:
     """The best chain against each peer, and the dictionary's speed beside the fastest peer of no
     lower F1 than it."""
-    groups: dict[str, Group] = {
-        r.title: group_results([r.result])[r.result.label] for r in runs if r.result
-    }
-    strict = {r.title: r.result.scores[OVERALL][METRIC] for r in runs if r.result}
-    ours, theirs = (
-        [r.title for r in runs if r.result and r.ours is mine] for mine in (True, False)
-    )
+    scored = {run.title: run.result for run in runs if run.result}
+    groups = {title: group_results([result])[result.label] for title, result in scored.items()}
+    strict = {title: result.scores[OVERALL][METRIC] for title, result in scored.items()}
+    ours = [run.title for run in runs if run.result and run.ours]
+    theirs = [run.title for run in runs if run.result and not run.ours]
     if not ours or not theirs:
         return []
     best = max(ours, key=strict.__getitem__)
@@ -437,7 +422,7 @@ def comparisons(runs: Sequence[Run]) -> list[str]:
         for t in theirs
     ]
     if "dictionary" in ours:
-        speed = {r.title: r.result.details["sentences_a_second"] for r in runs if r.result}
+        speed = {title: result.details["sentences_a_second"] for title, result in scored.items()}
         fastest = max(theirs, key=speed.__getitem__)
         lines.append(
             f"dictionary beside the fastest peer, {fastest}:"
@@ -458,7 +443,7 @@ def format_comparison(data: Annotated, runs: Sequence[Run]) -> str:
     out.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(out) as handle:
         handle.write(text.getvalue())
-    gold = sum(bool(place.concepts) for own in data.gold.values() for place in own)
+    gold = sum(bool(place.concepts) for places in data.gold.values() for place in places)
     title = (
         f"{data.task}, {data.split}: {len(data.texts):,} texts, {gold:,} concepts of mentions; one"
         " thread"

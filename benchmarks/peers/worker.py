@@ -47,14 +47,14 @@ def main(request: Path) -> None:
     link = module.make(Path(wanted["names"]), wanted["options"])
     link(["A first text."])  # what is built at the first text is part of the start
     ready = time.perf_counter()
-    found: dict[str, list[list[object]]] = {}
+    places_of: dict[str, list[list[object]]] = {}
     for begin in range(0, len(texts), wanted["at_once"]):
         some = texts[begin : begin + wanted["at_once"]]
         for (name, _), places in zip(some, link([text for _, text in some]), strict=True):
-            found[name] = [list(place) for place in places]
+            places_of[name] = [list(place) for place in places]
     ended = time.perf_counter()
     answer = {
-        "found": found,
+        "found": places_of,
         "start_seconds": ready - began,
         "seconds": ended - ready,
         "memory": peak_memory(),

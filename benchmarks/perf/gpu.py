@@ -123,7 +123,7 @@ def layers(
     tokens = mask.flatten().nonzero()[:, 0].to(device)
     mask = mask.to(device)
     ids = torch.randint(5, 1000, (rows, length), device=device)
-    found: dict[str, Any] = {"tokens": int(lengths.sum()), "padded_tokens": rows * length}
+    measured: dict[str, Any] = {"tokens": int(lengths.sum()), "padded_tokens": rows * length}
     for way in ("sdpa", "packed", "sdpa-compiled", "packed-compiled"):
         attention, _, compiled = way.partition("-")
         torch.manual_seed(0)
@@ -145,16 +145,16 @@ def layers(
         except Exception as error:  # why: a compiler that fails is a finding, recorded
             if not compiled:
                 raise
-            found[f"{way}_failed"] = str(error).splitlines()[0][:200]
+            measured[f"{way}_failed"] = str(error).splitlines()[0][:200]
             continue
         if device == "cuda":
             torch.cuda.reset_peak_memory_stats()
         with alone():
             seconds = seconds_of(step, device)
-        found[way] = {"seconds": seconds, "tokens_per_second": found["tokens"] / seconds}
+        measured[way] = {"seconds": seconds, "tokens_per_second": measured["tokens"] / seconds}
         if device == "cuda":
-            found[way]["memory"] = torch.cuda.max_memory_allocated()
-    return found
+            measured[way]["memory"] = torch.cuda.max_memory_allocated()
+    return measured
 
 
 def seconds_of(call: Callable[[], Any], device: str, times: int = 5) -> float:
@@ -272,11 +272,8 @@ def pretrain(paper: str, way: str) -> Part:
         from experiments.machine import Inputs, Machine
         from experiments.pretrain import pipeline_of
 
-        first = [
-            name
-            for name, own in pipeline_of(paper).get("variants", {}).items()
-            if not own.get("extra")
-        ][:1]
+        variants = pipeline_of(paper).get("variants", {})
+        first = [name for name, own in variants.items() if not own.get("extra")][:1]
         args = WAYS[way]
         if way:
             args += f" {PACKED_ONLY.get(paper, '')}"
@@ -302,22 +299,21 @@ def pretrain(paper: str, way: str) -> Part:
 
 def parts() -> dict[str, Part]:
     """Every part by name."""
-    found: dict[str, Part] = {"layers": layers, "search": search, "decode": decode}
+    by_name: dict[str, Part] = {"layers": layers, "search": search, "decode": decode}
     for file in sorted((ROOT / "tests").rglob("test_*.py")):
         if "\n@pytest.mark.gpu" in file.read_text():
-            found[f"tests-{file.parent.name}-{file.stem.removeprefix('test_')}"] = tests(
-                str(file.relative_to(ROOT))
-            )
+            name = f"tests-{file.parent.name}-{file.stem.removeprefix('test_')}"
+            by_name[name] = tests(str(file.relative_to(ROOT)))
     for file in sorted((ROOT / "benchmarks" / "perf" / "speed").glob("[a-z]*.py")):
         if re.search(r"def measure_speed\([^)]*\bdevice: str", file.read_text()):
-            found[f"speed-{file.stem}"] = speed(file.stem)
+            by_name[f"speed-{file.stem}"] = speed(file.stem)
     for file in sorted((ROOT / "experiments").glob("*/pipeline.yaml")):
         if "\n    rehearsal:" in file.read_text():
             paper = file.parent.name
             # a BART's layers are neither packed nor compiled
             for way in ("",) if paper == "genbioel" else WAYS:
-                found[f"pretrain-{paper}{way}"] = pretrain(paper, way)
-    return found
+                by_name[f"pretrain-{paper}{way}"] = pretrain(paper, way)
+    return by_name
 
 
 def device_name() -> str | None:
@@ -368,14 +364,14 @@ def done_part(name: str, device: str, where: Mapping[str, str], jobs: int = 1) -
         environment |= {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
     try:
         status, printed, said = run_to_end(command(name, device), environment, LIMIT * jobs)
-        found = json.loads(printed.splitlines()[-1]) if not status else None
-        why = "" if found is not None else (said or printed)[-4000:]
+        result = json.loads(printed.splitlines()[-1]) if not status else None
+        why = "" if result is not None else (said or printed)[-4000:]
     except subprocess.TimeoutExpired:
-        found, why = None, f"stopped after {LIMIT * jobs} s"
+        result, why = None, f"stopped after {LIMIT * jobs} s"
     except (ValueError, IndexError):
-        found, why = None, f"no result: {printed[-1000:]}"
-    record |= {"ok": found is not None, "seconds": round(time.monotonic() - begun, 1)}
-    return record | ({"result": found} if found is not None else {"why": why})
+        result, why = None, f"no result: {printed[-1000:]}"
+    record |= {"ok": result is not None, "seconds": round(time.monotonic() - begun, 1)}
+    return record | ({"result": result} if result is not None else {"why": why})
 
 
 def figures(result: Mapping[str, Any]) -> str:
@@ -387,14 +383,10 @@ def figures(result: Mapping[str, Any]) -> str:
         elif key == "memory":
             rows.append(f"{value / 1e9:.1f} GB")
         elif isinstance(value, bool | int | float | str) and key not in ("said", "seconds"):
-            shown = (
-                value
-                if isinstance(value, bool | str)
-                else f"{value:,.0f}"
-                if value > 100
-                else f"{value:.3g}"
-            )
-            rows.append(f"{shown} {key.replace('_', ' ')}" if key != "tests" else str(shown))
+            shown = str(value)
+            if not isinstance(value, bool | str):
+                shown = f"{value:,.0f}" if value > 100 else f"{value:.3g}"
+            rows.append(shown if key == "tests" else f"{shown} {key.replace('_', ' ')}")
     return ", ".join(rows)
 
 
@@ -448,11 +440,11 @@ def check_gpu(
         jobs: Parts at once; one of them at a time measures the device.
         device: Device of torch; cpu tries the command out.
     """
-    known = parts()
+    available = parts()
     beginnings = tuple(split_commas(only))
-    chosen = [name for name in known if not beginnings or name.startswith(beginnings)]
+    chosen = [name for name in available if not beginnings or name.startswith(beginnings)]
     if not chosen:
-        raise InputError(f"no part {beginnings[0]!r}; {list_known(beginnings[0], known)}")
+        raise InputError(f"no part {beginnings[0]!r}; {list_known(beginnings[0], available)}")
     if device == "cuda" and device_name() is None:
         print("\n".join(chosen))
         raise InputError("no CUDA device here; the parts above are what a CUDA machine would run")
@@ -471,7 +463,7 @@ def check_gpu(
 
     with ThreadPoolExecutor(checked_jobs(jobs)) as threads:
         list(threads.map(run_part, chosen, range(1, len(chosen) + 1)))
-    merge(folder, list(known))
+    merge(folder, list(available))
     failed = [name for name in chosen if not read_json(folder / f"{name}.json")["ok"]]
     print(
         f"{folder.with_suffix('.md')}: {len(chosen) - len(failed)} parts, {len(failed)} failed"

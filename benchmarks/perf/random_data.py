@@ -4,7 +4,7 @@ PubMed's XML, triples."""
 from __future__ import annotations
 
 import gzip
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from xml.sax.saxutils import escape
 
@@ -21,9 +21,8 @@ def umls_like(
     """Synthetic names, ids, degree and abstracts of 200 words: an eighth of the pieces are names of
     the table."""
     random = np.random.default_rng(seed)
-    syllables = np.array(
-        [c + v + e for c in "bcdfglmnprstv" for v in "aeiou" for e in ("", "l", "n", "r", "s", "x")]
-    )
+    parts = product("bcdfglmnprstv", "aeiou", ("", "l", "n", "r", "s", "x"))
+    syllables = np.array(list(map("".join, parts)))
     pool = sorted(
         {"".join(random.choice(syllables, n)) for n in random.integers(2, 5, 80_000).tolist()}
     )
@@ -37,28 +36,27 @@ def umls_like(
         len(KINDS), names, p=[0.3, 0.2, 0.3, *[0.2 / (len(KINDS) - 3)] * (len(KINDS) - 3)]
     )
     style = random.random(names)
-    made = []
+    strings = []
     for (start, end), how in zip(pairwise(bounds.tolist()), style.tolist(), strict=True):
         name = " ".join(drawn[start:end])
         if how < 0.04:
-            name = (
-                "".join(word[0] for word in drawn[start : start + 2])
-                + drawn[start][-1]
-                + str(end % 9)
-            ).upper()
+            initials = "".join(word[0] for word in drawn[start : start + 2])
+            name = f"{initials}{drawn[start][-1]}{end % 9}".upper()
         elif how < 0.5:
             name = name.capitalize()
         elif how < 0.6:
             name = name.replace(" ", ", ", 1)
-        made.append(name)
+        strings.append(name)
     ids = pa.array([f"C{i:07d}" for i in range(names // 3)], pa.string())
     columns = {
         "id": [f"C{i:07d}" for i in entity.tolist()],
-        "name": made,
+        "name": strings,
         "kind": [KINDS[i] for i in kind.tolist()],
     }
     names_table = table("names", columns | {"language": ["en"] * names, "source": [""] * names})
-    texts = [_abstract(random, made, vocabulary, weight / weight.sum()) for _ in range(abstracts)]
+    texts = [
+        _abstract(random, strings, vocabulary, weight / weight.sum()) for _ in range(abstracts)
+    ]
     return names_table, ids, random.integers(0, 50, names // 3), texts
 
 
@@ -92,19 +90,23 @@ def _abstract(
         else:
             piece = f"({int(random.integers(100))} %)"
         words_left -= len(piece.split())
-        pieces.append(
-            piece + (". " if random.random() < 0.05 else ", " if random.random() < 0.05 else " ")
-        )
+        if random.random() < 0.05:
+            piece += ". "
+        elif random.random() < 0.05:
+            piece += ", "
+        else:
+            piece += " "
+        pieces.append(piece)
     return "".join(pieces).strip()
 
 
-def graph_like(names: int, triples: int, seed: int = 0) -> tuple[KnowledgeGraph, list[str]]:
+def graph_like(names: int, triples: int) -> tuple[KnowledgeGraph, list[str]]:
     """A graph of a third as many concepts as `names`, and 1,000 abstracts that name them.
 
     Its triples have 50 relations; some concepts are in many, as in the UMLS.
     """
-    made, ids, _, texts = umls_like(names, 1_000, seed)
-    random = np.random.default_rng(seed)
+    names_table, ids, _, texts = umls_like(names, 1_000)
+    random = np.random.default_rng(0)
     ends = (random.random((triples, 2)) ** 2 * len(ids)).astype(np.int64)
     entities = {
         "id": ids.to_pylist(),
@@ -120,9 +122,11 @@ def graph_like(names: int, triples: int, seed: int = 0) -> tuple[KnowledgeGraph,
         "tail": ids.take(pa.array(ends[:, 1])),
     }
     nothing = table("definitions", {"id": [], "text": []})
-    manifest = {"source": "synthetic", "version": str(seed), "licence": "none"}
+    manifest = {"source": "synthetic", "version": "0", "licence": "none"}
     return (
-        KnowledgeGraph(table("entities", entities), made, nothing, pa.table(columns), manifest),
+        KnowledgeGraph(
+            table("entities", entities), names_table, nothing, pa.table(columns), manifest
+        ),
         texts,
     )
 

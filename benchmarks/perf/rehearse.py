@@ -60,7 +60,7 @@ ASSUMED = 0.4
 
 
 class Cost(NamedTuple):
-    """What a stage took: seconds, those of them before it does anything, bytes of memory, bytes
+    """The cost of a stage: seconds, the seconds of its start among them, bytes of memory, and bytes
     that it left on disk."""
 
     title: str
@@ -107,16 +107,14 @@ def hours(flop: float, processors: int, peak: float, share: float) -> float:
 
 def laid_over(layers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Nested settings, later layers over earlier ones."""
-    found: dict[str, Any] = {}
+    merged: dict[str, Any] = {}
     for layer in layers:
         for key, value in layer.items():
-            inner = isinstance(value, Mapping)
-            found[key] = (
-                laid_over([found[key] if isinstance(found.get(key), Mapping) else {}, value])
-                if inner
-                else value
-            )
-    return found
+            if isinstance(value, Mapping):
+                below = merged.get(key)
+                value = laid_over([below if isinstance(below, Mapping) else {}, value])
+            merged[key] = value
+    return merged
 
 
 def size(folder: Path) -> int:
@@ -127,8 +125,8 @@ def size(folder: Path) -> int:
 def check(
     paper: str, profile: str, steps: int | None, scale: float, inputs: Inputs
 ) -> dict[str, Any]:
-    """What the pipeline says of rehearsing the profile. Raises InputError for settings that do not
-    go together."""
+    """The pipeline's settings for a rehearsal of the profile. Raises InputError for settings that
+    do not go together."""
     if steps is None:
         raise InputError(
             f"SCALE={scale:g}: the size of a rehearsal; give REHEARSE=<steps> as well, or leave"
@@ -141,16 +139,16 @@ def check(
             f"SCALE={scale:g}: expected a share of the paper's data, above 0 and at most 1"
         )
     profiles = pipeline_of(paper)["profiles"]
-    found: dict[str, Any] | None = profiles.get(profile, {}).get("rehearsal")
-    if found is None:
+    rehearsal: dict[str, Any] | None = profiles.get(profile, {}).get("rehearsal")
+    if rehearsal is None:
         other = [name for name, own in profiles.items() if "rehearsal" in own]
         advice = f"take PROFILE={other[0]}" if other else "its pipeline.yaml has no rehearsal"
         raise InputError(
             f"REHEARSE={steps}: {paper} has no rehearsal of PROFILE={profile}; {advice}"
         )
-    if given := sorted(set(found["inputs"]) & set(inputs.list_inputs())):
-        raise InputError(f"{given[0]}=: a rehearsal writes its own; leave it out, or REHEARSE=")
-    return found
+    if repeated := sorted(set(rehearsal["inputs"]) & set(inputs.list_inputs())):
+        raise InputError(f"{repeated[0]}=: a rehearsal writes its own; leave it out, or REHEARSE=")
+    return rehearsal
 
 
 class Memory(threading.Thread):
@@ -211,13 +209,15 @@ def overlay(
 ) -> dict[str, Any]:
     """The settings that are laid over those of a training: steps, batch and what measures them."""
     meter = {"class_path": "experiments.meter.Meter", "init_args": {"file": str(file)}}
-    found: dict[str, Any] = {
+    settings: dict[str, Any] = {
         "trainer": {"max_steps": steps, "limit_val_batches": steps, "callbacks": [meter]}
     }
     if not on_gpu:
         batch = int(rehearsal["micro_batch"])
-        found["data"] = {"init_args": {"batch_size": batch * processes, "eval_batch_size": batch}}
-    return laid_over([found, rehearsal.get("settings", {})])
+        settings["data"] = {
+            "init_args": {"batch_size": batch * processes, "eval_batch_size": batch}
+        }
+    return laid_over([settings, rehearsal.get("settings", {})])
 
 
 def start_of(run: str, environment: Mapping[str, str]) -> float:
@@ -341,12 +341,12 @@ def measure_stages(
             LOG.error("This was a rehearsal: the same command begins again from the first stage.")
             raise
         seconds = time.monotonic() - begun
-        found = read_json(meter) if stage.result else None
+        measured = read_json(meter) if stage.result else None
         start = starts.get(stage.run, 0.0)
-        costs.append(Cost(stage.title, seconds, start, memory.peak, size(home) - before, found))
-        if found:
-            larger = times_larger(rehearsal, found)
-            wholes.append(whole_run(found, config_of(stage, file), share, larger))
+        costs.append(Cost(stage.title, seconds, start, memory.peak, size(home) - before, measured))
+        if measured:
+            larger = times_larger(rehearsal, measured)
+            wholes.append(whole_run(measured, config_of(stage, file), share, larger))
     return costs, wholes
 
 

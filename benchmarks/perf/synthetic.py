@@ -85,11 +85,11 @@ def scale_size(size: float, scale: float, least: int = 1) -> int:
 def word(number: int) -> str:
     """A word of two syllables or more, another one for each number."""
     number += len(SYLLABLES)
-    found = ""
+    syllables = ""
     while number:
         number, digit = divmod(number, len(SYLLABLES))
-        found = SYLLABLES[digit] + found
-    return found
+        syllables = SYLLABLES[digit] + syllables
+    return syllables
 
 
 def english_name(concept: int, form: int) -> str:
@@ -135,11 +135,8 @@ def umls(
     """MRCONSO, MRSTY, MRREL, MRDEF and release.dat. names, relations: rows; english: share of the
     names."""
     rng = np.random.default_rng(seed)
-    concepts, names, relations = (
-        scale_size(concepts, scale, 300),
-        scale_size(names, scale, 1500),
-        scale_size(relations, scale, 2000),
-    )
+    concepts, names = scale_size(concepts, scale, 300), scale_size(names, scale, 1500)
+    relations = scale_size(relations, scale, 2000)
     definitions = min(concepts, scale_size(definitions, scale, 50))
     owner = np.sort(
         np.concatenate([np.arange(concepts), rng.integers(0, concepts, names - concepts)])
@@ -148,17 +145,17 @@ def umls(
     source, draw = rng.integers(0, len(SOURCES), names), rng.random(names)
     # of the others than the preferred ones
     spanish = rng.random(names) < (1 - english) * names / max(1, names - concepts)
+    suppressed = np.select([(form == 0) | (draw < 0.9), draw < 0.95], ["N", "O"], "Y")
     with atomic_write(place / "MRCONSO.RRF") as handle:
         for n in range(names):
-            first = form[n] == 0
-            language, sab = (
-                ("SPA", "MSHSPA") if spanish[n] and not first else ("ENG", SOURCES[source[n]])
-            )
-            status, kind = ("P", "PT") if first else ("S", "AB" if draw[n] > 0.97 else "SY")
-            suppress = "N" if first or draw[n] < 0.9 else "O" if draw[n] < 0.95 else "Y"
+            language, sab, status, kind = "ENG", SOURCES[source[n]], "P", "PT"
+            if form[n] > 0:
+                status, kind = "S", "AB" if draw[n] > 0.97 else "SY"
+                if spanish[n]:
+                    language, sab = "SPA", "MSHSPA"
             handle.write(
                 f"C{owner[n] + 1:07d}|{language}|{status}|L{n:07d}|PF|S{n:07d}|Y|A{n:07d}||M{n}|D{n}|{sab}|{kind}|D{n}|"  # noqa: E501
-                f"{english_name(int(owner[n]), int(form[n])).capitalize()}|0|{suppress}||\n"
+                f"{english_name(int(owner[n]), int(form[n])).capitalize()}|0|{suppressed[n]}||\n"
             )
     with atomic_write(place / "MRSTY.RRF") as handle:
         handle.writelines(
@@ -168,12 +165,10 @@ def umls(
     write_relations(place / "MRREL.RRF", rng, concepts, relations)
     said = sentences(rng, definitions, 24)
     with atomic_write(place / "MRDEF.RRF") as handle:
-        for c, text in zip(
-            np.sort(rng.choice(concepts, definitions, replace=False)), said, strict=True
-        ):
-            handle.write(
-                f"C{c + 1:07d}|A{c:07d}|AT{c:08d}||{'MSH' if c % 2 else 'NCI'}|{text}|N||\n"
-            )
+        defined = np.sort(rng.choice(concepts, definitions, replace=False))
+        for c, text in zip(defined, said, strict=True):
+            source_name = "MSH" if c % 2 else "NCI"
+            handle.write(f"C{c + 1:07d}|A{c:07d}|AT{c:08d}||{source_name}|{text}|N||\n")
     with atomic_write(place / "release.dat") as handle:
         handle.write("umls.release.name=synthetic\numls.release.date=20990101\n")
     return (
@@ -241,13 +236,13 @@ def pubmedds(
     documents, concepts = scale_size(documents, scale, 40), scale_size(concepts, scale, 300)
     with atomic_write(place) as handle:
         for number, title in enumerate(sentences(rng, documents, 10)):
-            text, found = "", []
+            text, mentioned = "", []
             meant = frequent_first(rng, concepts, mentions)
             for concept, sentence in zip(
                 meant, sentences(rng, mentions, max(2, words // mentions - 3)), strict=True
             ):
                 name = english_name(int(concept), int(rng.integers(0, 2)))
-                found.append(
+                mentioned.append(
                     {
                         "mention": name,
                         "start_offset": len(text),
@@ -259,7 +254,9 @@ def pubmedds(
             if number < 4:
                 text = hold_out(f"{title}\n{text}", held_out, ".").partition("\n")[2]
             handle.write(
-                json.dumps({"_id": str(number), "title": title, "text": text, "mentions": found})
+                json.dumps(
+                    {"_id": str(number), "title": title, "text": text, "mentions": mentioned}
+                )
                 + "\n"
             )
     return f"{documents:,} documents of some {words} words"
@@ -376,21 +373,15 @@ def chinese_text(
 def vocabulary(size: int, language: Literal["en", "zh"]) -> list[str]:
     """A WordPiece vocabulary of `size` tokens: special ones, characters, pieces, then Chinese
     characters or whole words."""
-    special = [
-        "[PAD]",
-        *(f"[unused{i}]" for i in range(1, 100)),
-        "[UNK]",
-        "[CLS]",
-        "[SEP]",
-        "[MASK]",
-    ]
-    marks = [c for c in string.digits + string.ascii_lowercase + string.punctuation]
+    unused = [f"[unused{i}]" for i in range(1, 100)]
+    special = ["[PAD]", *unused, "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    marks = string.digits + string.ascii_lowercase + string.punctuation
     pieces = [f"##{p}" for p in (*string.digits, *string.ascii_lowercase, *SYLLABLES)]
-    found = dict.fromkeys([*special, *marks, *"，。、；：？！", *pieces])
+    tokens = dict.fromkeys([*special, *marks, *"，。、；：？！", *pieces])
     if language == "zh":
-        found |= dict.fromkeys(chr(c) for c in range(0x4E00, 0xA000))
-    found |= dict.fromkeys([*SMALL, *(word(n) for n in range(max(0, size - len(found))))])
-    return list(found)[:size]
+        tokens |= dict.fromkeys(chr(c) for c in range(0x4E00, 0xA000))
+    tokens |= dict.fromkeys([*SMALL, *(word(n) for n in range(max(0, size - len(tokens))))])
+    return list(tokens)[:size]
 
 
 def bert(
@@ -500,8 +491,7 @@ def write_inputs(file: Path) -> None:
     for name, recipe in asked["inputs"].items():
         begun = time.monotonic()
         sizes = {key: value for key, value in recipe.items() if key not in ("write", "to")}
-        said[name] = import_object(f"benchmarks.perf.synthetic.{recipe['write']}", "benchmarks")(
-            Path(asked["folder"]) / recipe["to"], asked["scale"], **sizes
-        )
+        write = import_object(f"benchmarks.perf.synthetic.{recipe['write']}", "benchmarks")
+        said[name] = write(Path(asked["folder"]) / recipe["to"], asked["scale"], **sizes)
         LOG.info(f"{name}: {said[name]} ({time.monotonic() - begun:.0f} s)")
     write_json(file, asked | {"said": said})

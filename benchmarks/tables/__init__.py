@@ -71,8 +71,8 @@ def definition_of(paper: str, number: str) -> dict[str, Any]:
     files = {p.stem.removeprefix("table"): p for p in sorted((PAPERS / paper).glob("table*.yaml"))}
     if number not in files:
         raise InputError(f"no table {number!r} of {paper}; {list_known(number, files)}")
-    found: dict[str, Any] = yaml.safe_load(files[number].read_text())
-    return found
+    table: dict[str, Any] = yaml.safe_load(files[number].read_text())
+    return table
 
 
 def content(

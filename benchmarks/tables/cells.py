@@ -1,10 +1,10 @@
-"""What a table's cell holds, and how cells become text: Markdown with reported beside measured, CSV
+"""A table's cells and their text: Markdown with reported beside measured, CSV
 with a line a cell."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -70,19 +70,28 @@ def format_comparison(cells: Sequence[Cell]) -> list[list[str]]:
     """Rows by columns, in the cells' order, every column twice: as published, and measured."""
     columns = list(dict.fromkeys(cell.column for cell in cells))
     at = {(cell.row, cell.column): cell for cell in cells}
-    lines = [
-        ["", *(f"{column} {kind}" for column in columns for kind in ("as published", "measured"))]
-    ]
+    lines = [["", *pair_heads(columns, "measured")]]
     for row in dict.fromkeys(cell.row for cell in cells):
-        own = [at[row, column] for column in columns]
-        lines.append([row, *(text for cell in own for text in (cell.published, cell.as_text))])
+        line = [row]
+        for column in columns:
+            cell = at[row, column]
+            line += [cell.published, cell.as_text]
+        lines.append(line)
     return lines
+
+
+def pair_heads(columns: Iterable[str], here: str) -> list[str]:
+    """The heads of columns that are each shown twice."""
+    return [f"{column} {kind}" for column in columns for kind in ("as published", here)]
 
 
 def as_markdown(lines: Sequence[Sequence[str]]) -> str:
     """A Markdown table of lines, the first one its heads; columns with nothing in them stay out."""
-    used = [0] + [i for i in range(1, len(lines[0])) if any(line[i] for line in lines[1:])]
-    text = ["| " + " | ".join(line[i].replace("|", "\\|") for i in used) + " |" for line in lines]
+    used = [i for i in range(len(lines[0])) if i == 0 or any(line[i] for line in lines[1:])]
+    text = []
+    for line in lines:
+        cells = [line[i].replace("|", "\\|") for i in used]
+        text.append(f"| {' | '.join(cells)} |")
     return "\n".join([text[0], "|" + "---|" * len(used), *text[1:]])
 
 
@@ -97,15 +106,15 @@ def as_csv(cells: Sequence[Cell]) -> str:
     writer = CsvWriter(out)
     writer.writerow(HEADS)
     for cell in cells:
-        known = cell.values
+        values = cell.values
         writer.writerow(
             [
                 cell.row,
                 cell.column,
                 "" if cell.reported is None else cell.reported,
-                f"{np.mean(known):.6g}" if known else "",
-                f"{np.std(known, ddof=1):.6g}" if len(known) > 1 else "",
-                len(known) or "",
+                f"{np.mean(values):.6g}" if values else "",
+                f"{np.std(values, ddof=1):.6g}" if len(values) > 1 else "",
+                len(values) or "",
                 *(f"{v:.6g}" for v in cell.interval or ()),
                 *([] if cell.interval else ["", ""]),
                 "; ".join(cell.tests),

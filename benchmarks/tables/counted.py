@@ -9,7 +9,7 @@ from benchmarks.counts import split_sizes
 from benchmarks.linking.sizes import linking_sizes
 from benchmarks.options import Choices
 from benchmarks.results import OVERALL
-from benchmarks.tables.cells import spread
+from benchmarks.tables.cells import pair_heads, spread
 from benchmarks.tables.measured import System, Table, find_linking
 from core.files import InputError
 from datamodules.options import Files
@@ -24,23 +24,16 @@ def populations(table: Table, choices: Choices, files: Files) -> list[list[str]]
         name: System(c["measured"]).select_results(results) if "measured" in c else []
         for name, c in table["columns"].items()
     }
-    kinds = ("as published", "measured")
-    lines = [
-        [
-            "",
-            "mentions as published",
-            "mentions",
-            *(f"{name} {kind}" for name in columns for kind in kinds),
-        ]
-    ]
+    lines = [["", "mentions as published", "mentions", *pair_heads(columns, "measured")]]
     for row in table["rows"]:
         group = OVERALL if row["population"] == "overall" else row["population"]
         sizes = [int(r.scores[group]["examples"]) for r in results if group in r.scores]
         line = [row["name"], str(row.get("mentions", "")), f"{sizes[0]:,}" if sizes else ""]
         for name, own in columns.items():
             value = row["reported"].get(name)
-            values = [100 * v for r in own if (v := r.value(group=group)) is not None]
-            line += ["" if value is None else f"{value:.1f}", spread(values)]
+            values = [result.value(group=group) for result in own]
+            measured = spread([100 * v for v in values if v is not None])
+            line += ["" if value is None else f"{value:.1f}", measured]
         lines.append(line)
     return lines
 
@@ -63,8 +56,7 @@ def sizes(table: Table, choices: Choices, files: Files) -> list[list[str]]:
             )
         except InputError as error:  # a data set that is not available leaves its cells empty
             LOG.warning(f"{name}: not counted: {error}")
-    kinds = ("as published", "here")
-    lines = [["", *(f"{name} {kind}" for name in columns for kind in kinds)]]
+    lines = [["", *pair_heads(columns, "here")]]
     for row in table["rows"]:
         line = [row["name"]]
         for name in columns:

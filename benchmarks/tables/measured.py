@@ -9,21 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.groups import Group, check_protocol, group_results, seed_of, training_of
 from benchmarks.options import Choices
-from benchmarks.results import (
-    OVERALL,
-    SELECT,
-    Group,
-    Result,
-    Style,
-    check_protocol,
-    difference,
-    group_results,
-    list_stored,
-    p_value,
-    seed_of,
-    training_of,
-)
+from benchmarks.paired_tests import Style, difference, p_value
+from benchmarks.results import OVERALL, SELECT, Result, list_stored
 from benchmarks.synonyms import samples_checksum
 from benchmarks.tables.cells import Cell
 from core.files import InputError
@@ -39,10 +28,10 @@ Table = Mapping[str, Any]
 
 
 class System:
-    """What a row or column measures: a model and its options."""
+    """A measured row or column: a model and its options."""
 
-    def __init__(self, given: str | Mapping[str, Any]) -> None:
-        own = {"model": given} if isinstance(given, str) else dict(given)
+    def __init__(self, description: str | Mapping[str, Any]) -> None:
+        own = {"model": description} if isinstance(description, str) else dict(description)
         self.model: str = own.pop("model")
         self.options: dict[str, Any] = own
 
@@ -63,33 +52,33 @@ class System:
         pre-trainings."""
         groups = list(group_results(self.select_results(results)).values())
         if len(groups) > 1:
-            firsts = [one.results[0] for one in groups]
+            firsts = [system.results[0] for system in groups]
             place = runs_folder() / firsts[0].kind
-            told = ", ".join(
+            trainings = ", ".join(
                 f"{training_of(r.model.run) or 'unknown'} as in {Path(r.folder).relative_to(place)}"
                 for r in firsts
             )
             raise InputError(
                 f"{firsts[0].task}: {firsts[0].label} has results of several pre-trainings"
-                f" ({told}), which are not seeds of one. Move those aside that are not meant, in"
-                f" {place}."
+                f" ({trainings}), which are not seeds of one. Move those aside that are not meant,"
+                f" in {place}."
             )
         return groups[0] if groups else None
 
 
 def distinct(wanted: Iterable[System]) -> list[System]:
     """The systems, each once."""
-    found: list[System] = []
+    result: list[System] = []
     for system in wanted:
-        if system not in found:
-            found.append(system)
-    return found
+        if system not in result:
+            result.append(system)
+    return result
 
 
 def systems(table: Table) -> list[System]:
-    """What a table measures, in order: of its rows, or of its columns."""
+    """The systems of a table's rows, or of its columns, in order."""
     places = (*table["rows"], *table["columns"].values())
-    return distinct(System(one["measured"]) for one in places if "measured" in one)
+    return distinct(System(place["measured"]) for place in places if "measured" in place)
 
 
 # results of a table
@@ -102,26 +91,28 @@ def find_linking(
     last one alone."""
     folds = ",".join(map(str, choices.folds)) or "all"
     split = choices.split or split
-    found = [
+    results = [
         r
         for r in list_stored("linking", task)
         if r.split == split and r.protocol["fold_numbers"] == folds
     ]
-    check_protocol(task, found, varies, "Say which with SPLIT= or FOLDS=.")
-    last = {r.model.name: r for r in found if r.model.name in BASELINES}
-    return [r for r in found if r.model.name not in BASELINES or last[r.model.name] is r]
+    check_protocol(task, results, varies, "Say which with SPLIT= or FOLDS=.")
+    last = {r.model.name: r for r in results if r.model.name in BASELINES}
+    return [r for r in results if r.model.name not in BASELINES or last[r.model.name] is r]
 
 
 def fine_tuned(task: str, wanted: Sequence[System], profile: str | None = None) -> list[Result]:
     """Results of a fine-tuning task, all of one protocol."""
-    found = [
+    results = [
         r
         for r in list_stored("finetune", task)
         if profile in (None, r.protocol["profile"]) and "share" not in r.protocol
     ]
-    kept = [
-        r for system in distinct(wanted) if (group := system.group(found)) for r in group.results
-    ]
+    kept: list[Result] = []
+    for system in distinct(wanted):
+        group = system.group(results)
+        if group:
+            kept += group.results
     check_protocol(task, kept, (), "Say which with PROFILE=.")
     return kept
 
@@ -129,8 +120,8 @@ def fine_tuned(task: str, wanted: Sequence[System], profile: str | None = None) 
 def find_retrieval(wanted: Sequence[System], samples: str | None) -> list[Result]:
     """Results of synonym retrieval on the samples with this checksum, or on the only ones there
     are."""
-    found = [r for r in list_stored("synonyms") if samples in (None, r.protocol["samples"])]
-    kept = [r for system in distinct(wanted) for r in system.select_results(found)]
+    results = [r for r in list_stored("synonyms") if samples in (None, r.protocol["samples"])]
+    kept = [r for system in distinct(wanted) for r in system.select_results(results)]
     check_protocol("synonyms", kept, (), "Say which with SAMPLES=.")
     return kept
 
@@ -146,13 +137,12 @@ def find_probing(wanted: Sequence[System], choices: Choices) -> list[Result]:
     }
 
     def fits(result: Result) -> bool:
-        graph = (
-            choices.graph is None or Path(result.details["asked"]).name == Path(choices.graph).name
-        )
-        return graph and all(result.protocol[own] == value for own, value in chosen.items())
+        if choices.graph and Path(result.details["asked"]).name != Path(choices.graph).name:
+            return False
+        return all(result.protocol[own] == value for own, value in chosen.items())
 
-    found = [r for r in list_stored("probing") if fits(r)]
-    kept = [r for system in distinct(wanted) for r in system.select_results(found)]
+    results = [r for r in list_stored("probing") if fits(r)]
+    kept = [r for system in distinct(wanted) for r in system.select_results(results)]
     check_protocol(
         "probing", kept, (), f"Say which with GRAPH=, {'=, '.join(k.upper() for k in keys)}=."
     )
@@ -203,11 +193,8 @@ def scores(table: Table, choices: Choices) -> list[Cell]:
                 tests: tuple[str, ...] = ()
                 if own and metric == "acc@1":
                     interval = _percent(own.interval(metric)) if len(own.results) == 1 else None
-                    tests = (
-                        ()
-                        if baseline
-                        else _against(rival, row, own, results[name], metric, "mentions")
-                    )
+                    if not baseline:
+                        tests = _against(rival, row, own, results[name], metric, "mentions")
                 values = [100 * v for v in own.values(metric)] if own else []
                 places = own.places if own and not baseline else ()
                 shown = f"{name} {metric.removeprefix('acc')}"
@@ -234,11 +221,9 @@ def finetune(table: Table, choices: Choices) -> list[Cell]:
         system = System(row["measured"]) if "measured" in row else None
         for name, column in table["columns"].items():
             values: list[float] = []
-            interval, tests, places = (
-                None,
-                (),
-                (),
-            )  # type: tuple[float, float] | None, tuple[str, ...], tuple[str, ...]
+            interval: tuple[float, float] | None = None
+            tests: tuple[str, ...] = ()
+            places: tuple[str, ...] = ()
             if system and "task" in column and (own := system.group(results[column["task"]])):
                 first, metric = own.results[0], column.get("metric")
                 group = OVERALL if column["split"] == first.split else SELECT
@@ -248,11 +233,8 @@ def finetune(table: Table, choices: Choices) -> list[Cell]:
                 ):
                     values = [100 * v for v in own.values(asked, group)]
                 scored = group == OVERALL and asked == first.metric
-                interval = (
-                    _percent(own.interval(asked))
-                    if values and scored and len(own.results) == 1
-                    else None
-                )
+                if values and scored and len(own.results) == 1:
+                    interval = _percent(own.interval(asked))
                 places = own.places if values else ()
                 if values and baseline and baseline["name"] != row["name"]:
                     tests += _below(baseline["name"], values, baseline["reported"].get(name))
@@ -270,15 +252,15 @@ def finetune(table: Table, choices: Choices) -> list[Cell]:
 
 def synonyms(table: Table, choices: Choices) -> list[Cell]:
     """Encoders by D1, D2 and D3."""
-    found = find_retrieval(systems(table), samples_checksum(choices.samples))
-    return _by_group(table, found, {name: (name, "acc@1") for name in table["columns"]})
+    results = find_retrieval(systems(table), samples_checksum(choices.samples))
+    return _by_group(table, results, {name: (name, "acc@1") for name in table["columns"]})
 
 
 def probing(table: Table, choices: Choices) -> list[Cell]:
     """Masked language models by types of queries."""
-    found = find_probing(systems(table), choices)
+    results = find_probing(systems(table), choices)
     return _by_group(
-        table, found, {name: (c["type"], c["measure"]) for name, c in table["columns"].items()}
+        table, results, {name: (c["type"], c["measure"]) for name, c in table["columns"].items()}
     )
 
 
@@ -313,8 +295,8 @@ def _percent(interval: tuple[float, float] | None) -> tuple[float, float] | None
 
 
 def remarks(task: str, results: Sequence[Result]) -> list[str]:
-    """What a reader of a column must know of its scores: the variant of the data, and ARGS= that
-    some were made with."""
+    """Remarks on the scores of a column: the variant of the data, and the ARGS= of single
+    trainings."""
     variants = {r.details["variant"] for r in results if r.details["variant"]}
     lines = [f"{task}: variant {variant} (not the official set)" for variant in sorted(variants)]
     own = {r.label: r.details["args"] for r in results if r.details["args"]}
@@ -330,20 +312,20 @@ def row_of(table: Table, key: str) -> Mapping[str, Any] | None:
     """The row that the table's `key` names. Raises InputError when it names none."""
     if key not in table:
         return None
-    found = [row for row in table["rows"] if row["name"] == table[key]]
-    if len(found) != 1:
+    rows = [row for row in table["rows"] if row["name"] == table[key]]
+    if len(rows) != 1:
         raise InputError(
             f"{table['title']}: {key}: no row {table[key]!r}; expected the name of one"
         )
-    return dict(found[0])
+    return dict(rows[0])
 
 
 def rival_of(table: Table) -> Mapping[str, Any] | None:
     """The row that `against` names. Raises InputError when nothing is measured in it."""
-    found = row_of(table, "against")
-    if found is not None and "measured" not in found:
-        raise InputError(f"{table['title']}: against: nothing is measured in row {found['name']!r}")
-    return found
+    row = row_of(table, "against")
+    if row is not None and "measured" not in row:
+        raise InputError(f"{table['title']}: against: nothing is measured in row {row['name']!r}")
+    return row
 
 
 def _below(name: str, values: Sequence[float], reported: float | None) -> tuple[str, ...]:
@@ -368,11 +350,10 @@ def _against(
     over: str,
 ) -> tuple[str, ...]:
     """Both paired tests against the table's rival."""
-    if (
-        rival is None
-        or rival["name"] == row["name"]
-        or (other := System(rival["measured"]).group(results)) is None
-    ):
+    if rival is None or rival["name"] == row["name"]:
         return ()
-    told = difference(own, other, metric, Style(100, 2, over), brackets=True)
-    return (f"against {rival['name']}: {told}",) if told else ()
+    other = System(rival["measured"]).group(results)
+    if other is None:
+        return ()
+    tests = difference(own, other, metric, Style(100, 2, over), brackets=True)
+    return (f"against {rival['name']}: {tests}",) if tests else ()

@@ -13,7 +13,6 @@ from benchmarks.results import label
 from benchmarks.synonyms import WORDS, samples_checksum
 from benchmarks.tables.measured import (
     BASELINES,
-    System,
     Table,
     find_linking,
     find_probing,
@@ -42,23 +41,23 @@ def fine_tunings(table: Table, choices: Choices, files: Files, seeds: str | None
     tasks = dict.fromkeys(
         column["task"] for column in table["columns"].values() if "task" in column
     )
-    found = {task: fine_tuned(task, wanted, choices.profile) for task in tasks}
-    return [
-        Missing(
-            f"finetune {task} {label(s.model, s.options)}",
-            Finetune(
+    results = {task: fine_tuned(task, wanted, choices.profile) for task in tasks}
+    missing = []
+    for system in wanted:
+        for task in tasks:
+            if system.select_results(results[task]):
+                continue
+            command = Finetune(
                 task=task,
-                model=s.model,
+                model=system.model,
                 seeds=seeds,
                 profile=choices.profile or "small",
-                options=s.options,
+                options=system.options,
                 files=files,
-            ),
-        )
-        for s in wanted
-        for task in tasks
-        if not s.select_results(found[task])
-    ]
+            )
+            title = f"finetune {task} {label(system.model, system.options)}"
+            missing.append(Missing(title, command))
+    return missing
 
 
 def linkings(table: Table, choices: Choices, files: Files, seeds: str | None) -> list[Missing]:
@@ -72,9 +71,8 @@ def linkings(table: Table, choices: Choices, files: Files, seeds: str | None) ->
     for system in sorted(systems(table), key=lambda s: s.model in BASELINES):
         for task, split in tasks.items():
             baseline = system.model in BASELINES
-            if system.select_results(
-                find_linking(task, split, choices, table.get("varies", ()))
-            ) or (baseline and task in covered):
+            results = find_linking(task, split, choices, table.get("varies", ()))
+            if system.select_results(results) or (baseline and task in covered):
                 continue
             own = dict(system.options)
             tuned, backoff = own.pop("finetuned", None), own.pop("backoff", False)
@@ -85,10 +83,8 @@ def linkings(table: Table, choices: Choices, files: Files, seeds: str | None) ->
                 "linker": LinkerOptions(**own),
             }
             covered.add(task)
-            shown = (
-                f"{task}"
-                f" {label(system.model, {k: v for k, v in system.options.items() if k != 'backoff'})}"  # noqa: E501
-            )
+            options = {k: v for k, v in system.options.items() if k != "backoff"}
+            shown = f"{task} {label(system.model, options)}"
             if tuned is None:
                 title = f"evaluate {shown}{' + back-off' if backoff else ''}"
                 asked = Evaluate(task=task, model=system.model, backoff=backoff, **common)
@@ -105,12 +101,12 @@ def linkings(table: Table, choices: Choices, files: Files, seeds: str | None) ->
 
 def retrievals(table: Table, choices: Choices, files: Files, seeds: str | None) -> list[Missing]:
     """Every row on one set of samples."""
-    found = find_retrieval(systems(table), samples_checksum(choices.samples))
+    results = find_retrieval(systems(table), samples_checksum(choices.samples))
     plan = []
     for s in systems(table):
         model = f"{s.model}:{s.options['unit']}" if s.model in WORDS else s.model
         own = {k: v for k, v in s.options.items() if k != "unit"}
-        if not s.select_results(found):
+        if not s.select_results(results):
             asked = Synonyms(model=model, samples=choices.samples, **own)
             plan.append(Missing(f"synonyms {label(s.model, s.options)}", asked))
     return plan
@@ -118,18 +114,15 @@ def retrievals(table: Table, choices: Choices, files: Files, seeds: str | None) 
 
 def probings(table: Table, choices: Choices, files: Files, seeds: str | None) -> list[Missing]:
     """Every row by one set of queries, asked in one way."""
-    found = find_probing(systems(table), choices)
+    results = find_probing(systems(table), choices)
     names = ("graph", "limit", "seed", "method", "masks", "beam")
     how: dict[str, Any] = {
         name: getattr(choices, name) for name in names if getattr(choices, name) is not None
     }
     return [
-        Missing(
-            f"probe {label(s.model, s.options)}",
-            Probe(model=s.model, files=files, **how),
-        )
+        Missing(f"probe {label(s.model, s.options)}", Probe(model=s.model, files=files, **how))
         for s in systems(table)
-        if not s.select_results(found)
+        if not s.select_results(results)
     ]
 
 
@@ -159,17 +152,14 @@ def run_missing(
 ) -> list[str]:
     """Make the results of :func:`plan`, one after the other; returns the titles of those that
     failed. What is done is kept."""
-    every = plan(table, choices, files, seeds)
-    LOG.info(f"{len(every)} runs are missing; fine-tunings print beforehand how long they take")
+    runs = plan(table, choices, files, seeds)
+    LOG.info(f"{len(runs)} runs are missing; fine-tunings print beforehand how long they take")
     failed = []
-    for number, one in enumerate(every, start=1):
-        LOG.info(f"[{number}/{len(every)}] {one.title}")
+    for number, run in enumerate(runs, start=1):
+        LOG.info(f"[{number}/{len(runs)}] {run.title}")
         try:
-            one.command.run()
+            run.command.run()
         except (InputError, SystemExit) as error:  # a training that failed has printed why
-            LOG.error(f"not run: {one.title}: {error}")
-            failed.append(one.title)
+            LOG.error(f"not run: {run.title}: {error}")
+            failed.append(run.title)
     return failed
-
-
-__all__ = ["Missing", "System", "plan", "run_missing"]

@@ -21,17 +21,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from app.cli import main
-from benchmarks.papers.embert import attention as module
-from benchmarks.papers.embert.attention import (
-    difference,
-    inner,
-    likeness,
-    mean_of,
-    near,
-    reader,
-    weights,
-)
+from benchmarks.papers.embert import shares
 from benchmarks.papers.embert.attention_options import Sample
+from benchmarks.papers.embert.likeness import likeness, weights
 from benchmarks.papers.embert.maps import Text, attention_maps, join_parts
 from benchmarks.papers.embert.measures import (
     cosine,
@@ -42,6 +34,7 @@ from benchmarks.papers.embert.measures import (
     spearman,
     to_context,
 )
+from benchmarks.papers.embert.readers import difference, mean_of, near, reader
 from benchmarks.papers.embert.sentences import (
     AGAIN,
     ALONE,
@@ -60,6 +53,7 @@ from benchmarks.papers.embert.sentences import (
     pools,
     swaps,
 )
+from benchmarks.papers.embert.shares import inner
 from core.files import InputError
 from core.json_files import read_json, write_json
 from core.reading import sha256
@@ -566,4 +560,4 @@ def test_a_part_without_tokens_leaves_its_sentence_out(encoders: list[str], tmp_
     with pytest.raises(
         InputError, match="no sentence whose long entity has tokens in both of its parts"
     ):
-        module.figure3(readers, [1, 1], [empty], tmp_path, None)
+        shares.figure3(readers, [1, 1], [empty], tmp_path, None)

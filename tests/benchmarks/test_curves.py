@@ -13,7 +13,8 @@ from benchmarks import curves, knowledge
 from benchmarks.commands import Curve, Knowledge
 from benchmarks.curves import Point, draw_curve, epochs_of, format_curve, name_systems, score_curve
 from benchmarks.knowledge import format_primary, read_design, stated_papers
-from benchmarks.results import BELOW, TRIVIAL, Result, save_result
+from benchmarks.paired_tests import BELOW
+from benchmarks.results import TRIVIAL, Result, save_result
 from core.files import InputError
 from datamodules.tasks.prepare import find_task
 from experiments.machine import SeedTraining

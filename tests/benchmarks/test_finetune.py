@@ -16,7 +16,8 @@ import experiments.seeds as module
 from app.cli import main
 from benchmarks.commands import Finetune
 from benchmarks.finetune import format_scores
-from benchmarks.results import SELECT, Result, group_results
+from benchmarks.groups import group_results
+from benchmarks.results import SELECT, Result
 from core.files import InputError
 from core.json_files import read_json, write_json
 from core.tracking import ROOT

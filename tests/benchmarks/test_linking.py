@@ -17,11 +17,12 @@ from tokenizers.processors import TemplateProcessing
 
 from app.cli import main
 from benchmarks.commands import Evaluate
+from benchmarks.groups import find_differences
 from benchmarks.linking import folds as module
 from benchmarks.linking import scores as s
 from benchmarks.linking.evaluate import BASELINES
 from benchmarks.options import Folds, Protocol
-from benchmarks.results import find_differences, list_stored
+from benchmarks.results import list_stored
 from core.files import InputError
 from core.json_files import read_json
 from datamodules.linking import Dictionary, Mention, load_linking

@@ -15,7 +15,9 @@ from transformers import AutoTokenizer, BertForMaskedLM
 from app.cli import main
 from benchmarks import probing
 from benchmarks.commands import Probe
+from benchmarks.groups import group_results
 from benchmarks.options import Choices
+from benchmarks.paired_tests import STYLES, difference
 from benchmarks.probing import (
     Guess,
     best_distinct,
@@ -30,7 +32,7 @@ from benchmarks.probing import (
     tallies,
     tallies_of,
 )
-from benchmarks.results import STYLES, difference, group_results, list_stored
+from benchmarks.results import list_stored
 from core.files import InputError
 from core.json_files import write_json
 from datamodules.probing import Query, load_queries

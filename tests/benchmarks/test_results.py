@@ -18,21 +18,10 @@ from scipy.stats import ttest_rel
 from app.cli import main
 from benchmarks import tables
 from benchmarks.counts import split_sizes
+from benchmarks.groups import check_protocol, group_results, seed_of
+from benchmarks.paired_tests import others, p_value
 from benchmarks.papers.smedbert import lines as smedbert
-from benchmarks.results import (
-    FILE,
-    OUTCOMES,
-    Model,
-    check_protocol,
-    group_results,
-    label,
-    list_stored,
-    load_result,
-    others,
-    p_value,
-    seed_of,
-    short_name,
-)
+from benchmarks.results import FILE, OUTCOMES, Model, label, list_stored, load_result, short_name
 from benchmarks.tables.measured import (
     System,
     find_pretraining,

@@ -20,7 +20,8 @@ from sqlalchemy.exc import OperationalError
 
 from app.cli import main
 from benchmarks import sweep as sweeps
-from benchmarks.sweep import arguments, read_sweep, results
+from benchmarks.sweep import arguments, results
+from benchmarks.sweep_file import COMMANDS, read_sweep
 from core.files import InputError
 from core.journal import Journal
 from core.json_files import read_json
@@ -45,7 +46,7 @@ def run_sweep(file: Path, at_once: int | None = None, fresh: bool = False) -> in
 
 @pytest.fixture
 def swept(runs: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setitem(sweeps.COMMANDS, "probe", SWEPT)
+    monkeypatch.setitem(COMMANDS, "probe", SWEPT)
     return runs
 
 
@@ -289,7 +290,8 @@ def test_a_killed_sweep_leaves_nothing_behind_and_resumes(swept: Path, tmp_path:
     waits = tmp_path / "waits"
     path = config(tmp_path, grid={"A": [1, 2]}, settings={"WAIT": str(waits)}, at_once=2)
     code = (
-        "import sys; from benchmarks import sweep; sweep.COMMANDS['probe'] = ('swept', 'swept');"
+        "import sys; from benchmarks import sweep, sweep_file;"
+        "sweep_file.COMMANDS['probe'] = ('swept', 'swept');"
         f"sys.exit(sweep.run_sweep(sys.argv[1], {launcher()!r}))"
     )
     process = subprocess.Popen(
@@ -408,7 +410,7 @@ def test_gpus_are_given_in_turn(
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr(sweeps, "_visible_gpus", lambda at_once: ["3", "5"])
-    sweep = sweeps.read_sweep(config(tmp_path, grid={"X": [1]}))
+    sweep = read_sweep(config(tmp_path, grid={"X": [1]}))
     points = sweeps._Points(sweep, tmp_path, "parent", 4, [])
     points.cores = 8
     given = [points.environment({}, slot) for slot in range(4)]

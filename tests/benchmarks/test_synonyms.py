@@ -12,6 +12,7 @@ import pytest
 
 from app.cli import main
 from benchmarks import synonyms
+from benchmarks.options import Retrieval
 from benchmarks.results import Model, Result, list_stored
 from benchmarks.synonyms import format_retrieval, hits, members, mention_counts, score_retrieval
 from core.files import InputError
@@ -102,7 +103,9 @@ def test_scores_are_written_and_compared(
         )
 
     def score(model: str, frequent: int = 2) -> Result:
-        return score_retrieval(model, samples=made, linked_text=place, frequent=frequent)
+        return score_retrieval(
+            Retrieval(model=model, samples=made, linked_text=place, frequent=frequent)
+        )
 
     monkeypatch.setattr(synonyms, "vectors_of", fake)
     noise, best = score("noise"), score("perfect")
@@ -152,7 +155,7 @@ def test_questions_by_which_names_have_neighbours(
     counts = [sum(n in linked for n in (s.query_name, s.candidate_names[0])) for s in known]
     for group, number in zip(synonyms.SIDES, (2, 1, 0), strict=True):
         assert groups[group].tolist() == [c == number for c in counts] and groups[group].any()
-    result = score_retrieval("x", samples=made, linked_text=place)
+    result = score_retrieval(Retrieval(model="x", samples=made, linked_text=place))
     shares = [
         result.scores[group]["acc@1"] * counts.count(n)
         for group, n in zip(synonyms.SIDES, (2, 1, 0), strict=True)
@@ -192,7 +195,7 @@ def test_a_dataset_without_samples_has_no_score(
     monkeypatch.setattr(synonyms, "vectors_of", lambda *_: vectors)
     asked = [s._replace(shared=False) for s in synonyms.load_samples(made)]
     monkeypatch.setattr(synonyms, "load_samples", lambda _: asked)
-    result = score_retrieval("x", samples=made, linked_text=place)
+    result = score_retrieval(Retrieval(model="x", samples=made, linked_text=place))
     assert "D2" not in result.scores and "no sample belongs to it" in format_retrieval(result)
 
 
@@ -200,9 +203,9 @@ def test_bad_input(
     tmp_path: Path, folders: tuple[Path, Path], runs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(InputError, match="no samples here"):
-        score_retrieval("zh", samples=tmp_path / "none")
+        score_retrieval(Retrieval(samples=tmp_path / "none"))
     with pytest.raises(InputError, match=r"no finished linked text"):
-        score_retrieval("zh", samples=folders[0], linked_text=tmp_path / "none")
+        score_retrieval(Retrieval(samples=folders[0], linked_text=tmp_path / "none"))
     assert (
         main(["synonyms", "MODEL=sgns:char", "FREQUENT=x"]) == 2
         and "FREQUENT=x: expected a whole" in capsys.readouterr().err

@@ -7,7 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.results import BELOW, TRIVIAL, group_results, list_stored, others, versus
+from benchmarks.groups import group_results
+from benchmarks.paired_tests import BELOW, others, versus
+from benchmarks.results import TRIVIAL, list_stored
 from benchmarks.trivial import (
     CosineBins,
     TextDictionary,

@@ -75,5 +75,5 @@ def attention_maps(
         )
         weights = bert(ids, mask, output_attentions=True).attentions
         summed = weights[layer - 1].float().sum(1).cpu().numpy()  # (B, L, L)
-        for text, one in zip(batch, summed, strict=True):
-            yield one[: len(text.ids), : len(text.ids)]
+        for text, attention in zip(batch, summed, strict=True):
+            yield attention[: len(text.ids), : len(text.ids)]

@@ -11,8 +11,8 @@ from scipy import stats
 
 
 def layer_of(place: int, of: int, layers: int) -> int:
-    """Which layer (from 1) of an encoder of `layers` is as deep as layer `place` of `of`: rounded
-    up."""
+    """The layer (from 1) of an encoder of `layers` that is as deep as layer `place` of `of`,
+    rounded up."""
     return -(-place * layers // of)
 
 
@@ -55,8 +55,8 @@ def share(
     among: np.ndarray,
     itself: bool = True,
 ) -> float:
-    """Of what `queries` give to the tokens `among`, the part that `keys` (some of them) get; the
-    mean over queries.
+    """The share that `keys` get of the attention that `queries` give to the tokens `among`, which
+    contain `keys`; the mean over queries.
 
     itself: False leaves out of `keys`, not of `among`, the query itself.
     """

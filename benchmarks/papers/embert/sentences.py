@@ -91,13 +91,14 @@ def mentions(linked: Path) -> Iterator[Mention]:
 
 
 def around(text: str, start: int, end: int, room: int) -> tuple[str, str]:
-    """What is left and right of text[start:end] in its sentence, `room` characters at most in both
+    """The text left and right of text[start:end] in its sentence, at most `room` characters in both
     together.
 
     Where that is too much, each side keeps half of the room, and more where the other needs less.
     """
     first = max(text.rfind(mark, 0, start) for mark in ENDS) + 1
-    last = min((place for mark in ENDS if (place := text.find(mark, end)) >= 0), default=len(text))
+    ends = [text.find(mark, end) for mark in ENDS]
+    last = min((place for place in ends if place >= 0), default=len(text))
     left, right = start - first, last - end
     keep = min(left, max(room // 2, room - right))
     return text[start - keep : start], text[end : end + min(right, room - keep)]
@@ -109,23 +110,23 @@ def _key(seed: int, mention: Mention) -> str:
     ).hexdigest()
 
 
-def _draw_sentences(found: Iterable[tuple[str, Sentence]], number: int) -> list[Sentence]:
-    """Of (hash, sentence) the one of each entity with the smallest hash; of these the `number`
-    smallest."""
+def _draw_sentences(candidates: Iterable[tuple[str, Sentence]], number: int) -> list[Sentence]:
+    """The sentence with the smallest hash of each entity, from (hash, sentence); the `number` ones
+    with the smallest hashes."""
     best: dict[str, tuple[str, Sentence]] = {}
-    for key, sentence in found:
+    for key, sentence in candidates:
         if sentence.entity not in best or key < best[sentence.entity][0]:
             best[sentence.entity] = key, sentence
-    return [sentence for _, sentence in sorted(best.values(), key=lambda one: one[0])[:number]]
+    return [sentence for _, sentence in sorted(best.values(), key=lambda pair: pair[0])[:number]]
 
 
 def _contexts(
-    given: Mention, sample: Sample, longest: int, left_out: Counter[str]
+    mention: Mention, sample: Sample, longest: int, left_out: Counter[str]
 ) -> tuple[str, str] | None:
     if longest + sample.least > sample.window:
         left_out[LONG] += 1
         return None
-    left, right = around(given.text, given.start, given.end, sample.window - longest)
+    left, right = around(mention.text, mention.start, mention.end, sample.window - longest)
     if sum(not c.isspace() for c in left + right) < sample.least:
         left_out[SHORT] += 1
         return None
@@ -144,7 +145,7 @@ def pools(graph: KnowledgeGraph) -> tuple[dict[str, str], dict[tuple[str, int], 
 
 
 def swaps(
-    given: Iterable[Mention],
+    occurrences: Iterable[Mention],
     names_of: Callable[[str], Sequence[str]],
     kinds: Kinds,
     pool: Pool,
@@ -152,30 +153,29 @@ def swaps(
 ) -> tuple[list[Swap], Counter[str]]:
     """(sentences in which an entity can be replaced, what was left out).
 
-    names_of: an entity's names that mean the same (:class:`kg.build.thesaurus.Thesaurus`). kinds,
-    pool:
-        :func:`pools`. The
-    synonym is as long as the name where one is. The random name is of another entity, and none of
-    the names that mean the same. The window's characters hold the sentence with the longest of its
-    three names; the least characters of context there must be, or nothing is compared.
+    names_of: an entity's names that mean the same (:class:`kg.build.thesaurus.Thesaurus`).
+    kinds, pool: :func:`pools`.
+    The synonym is as long as the name where one is. The random name is of another entity, and none
+    of the names that mean the same. The window's characters hold the sentence with the longest of
+    its three names. A sentence with less context than the least characters is left out.
     """
     left_out: Counter[str] = Counter()
 
     def iterate_swaps() -> Iterator[tuple[str, Swap]]:
-        for one in given:
-            own = one.surface
-            same = set(names_of(one.entity))
+        for mention in occurrences:
+            own = mention.surface
+            same = set(names_of(mention.entity))
             others = sorted(n for n in same if n.strip() and n.casefold() != own.casefold())
             if not others:
                 left_out[ALONE] += 1
                 continue
-            if one.entity not in kinds:
+            if mention.entity not in kinds:
                 left_out[UNKNOWN] += 1
                 continue
-            folded = {n.casefold() for n in (*same, own, one.entity)}
-            key = _key(sample.seed, one)
+            folded = {n.casefold() for n in (*same, own, mention.entity)}
+            key = _key(sample.seed, mention)
             rng = np.random.default_rng(int(key, 16))
-            names = pool.get((kinds[one.entity], len(own)), ())
+            names = pool.get((kinds[mention.entity], len(own)), ())
             order = (
                 rng.permutation(len(names)) if len(names) <= 64 else rng.integers(0, len(names), 64)
             )
@@ -187,19 +187,19 @@ def swaps(
             # changes its weights
             others = [n for n in others if len(n) == len(own)] or others
             synonym = others[int(rng.integers(len(others)))]
-            sides = _contexts(one, sample, max(len(own), len(synonym)), left_out)
+            sides = _contexts(mention, sample, max(len(own), len(synonym)), left_out)
             if sides is None:
                 continue
             if any(name in side for name in (own, synonym) for side in sides):
                 left_out[AGAIN] += 1
                 continue
-            yield key, Swap(one.document, one.entity, *sides, own, synonym, drawn)
+            yield key, Swap(mention.document, mention.entity, *sides, own, synonym, drawn)
 
     return _draw_sentences(iterate_swaps(), sample.sentences), left_out
 
 
 def halves(
-    given: Iterable[Mention],
+    occurrences: Iterable[Mention],
     pieces_of: Callable[[str], Sequence[str]],
     sample: Sample,
 ) -> tuple[list[Halves], Counter[str]]:
@@ -209,25 +209,27 @@ def halves(
     pieces_of: a name's pieces (:class:`kg.build.segment.Segmenter`), one for a short entity.
     """
     left_out: Counter[str] = Counter()
-    known: dict[str, tuple[str, ...]] = {}
+    pieces_by_name: dict[str, tuple[str, ...]] = {}
 
     def iterate_halves() -> Iterator[tuple[str, Halves]]:
-        for one in given:
-            own = one.surface
-            if own not in known:
-                known[own] = tuple(pieces_of(own))
-            pieces = known[own]
+        for mention in occurrences:
+            own = mention.surface
+            if own not in pieces_by_name:
+                pieces_by_name[own] = tuple(pieces_of(own))
+            pieces = pieces_by_name[own]
             if len(pieces) < 2:
                 left_out[WHOLE] += 1
                 continue
             if "".join(pieces) != own:
                 left_out[UNLIKE] += 1
                 continue
-            sides = _contexts(one, sample, len(own), left_out)
+            sides = _contexts(mention, sample, len(own), left_out)
             if sides is not None:
                 yield (
-                    _key(sample.seed, one),
-                    Halves(one.document, one.entity, *sides, "".join(pieces[:-1]), pieces[-1]),
+                    _key(sample.seed, mention),
+                    Halves(
+                        mention.document, mention.entity, *sides, "".join(pieces[:-1]), pieces[-1]
+                    ),
                 )
 
     return _draw_sentences(iterate_halves(), sample.sentences), left_out

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -28,10 +29,11 @@ def target_similarity(
 ) -> float:
     """The highest cosine of a string of the mention with a name of its gold concepts; the lowest
     over composite parts."""
-    own = sorted({n for c in gold for n in _names_by_concept(names)[c]})
+    by_concept = _names_by_concept(names)
+    own = sorted(set[str]().union(*(by_concept[concept] for concept in gold)))
     if not own:
         return 0.0
-    targets = tfidf.vectors.transform([n.ljust(3) for n in own])
+    targets = tfidf.vectors.transform([name.ljust(3) for name in own])
     asked = tfidf.vectors.transform([names.normalised(p).ljust(3) for p in parts])
     return float((asked @ targets.T).max(axis=1).toarray().min())
 
@@ -54,8 +56,10 @@ def accuracy_by_similarity(run: Run) -> tuple[np.ndarray, np.ndarray]:
     for number, fold in enumerate(run.folds):
         names = Names(fold.dictionary, rules)
         tfidf = TfIdf(names.strings)
-        for p in (p for p in run.predictions if p["fold"] == number):
-            gold = fold.dictionary.concepts_of(i for ids in p["gold"] for i in ids)
+        for p in run.predictions:
+            if p["fold"] != number:
+                continue
+            gold = fold.dictionary.concepts_of(chain.from_iterable(p["gold"]))
             if gold:
                 similarity.append(target_similarity(names, p["parts"], gold, tfidf))
                 right.append(p["rank"] == 1)
@@ -65,10 +69,7 @@ def accuracy_by_similarity(run: Run) -> tuple[np.ndarray, np.ndarray]:
 def draw(run: Run, out: Path | None = None) -> list[tuple[float, float, int, float | None]]:
     """Draw Figure 2 of a scored linker; returns (from, to, mentions, accuracy, None without any) of
     each bin."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
+    from matplotlib.figure import Figure
 
     name = run.result.task
     similarity, right = accuracy_by_similarity(run)
@@ -90,18 +91,18 @@ def draw(run: Run, out: Path | None = None) -> list[tuple[float, float, int, flo
         handle.writelines(
             f"{a:.1f},{b:.1f},{n},{'' if v is None else f'{v:.4f}'}\n" for a, b, n, v in rows
         )
-    drawing, axis = plt.subplots(figsize=(8, 4.5))
+    drawing = Figure(figsize=(8, 4.5))
+    axis = drawing.subplots()
     middle = [(a + b) / 2 for a, b, *_ in rows]
     axis.bar(middle, [n for *_, n, _ in rows], width=0.09, alpha=0.35, label="mentions")
     axis.set(xlabel="TF-IDF similarity of mention and target name", ylabel="mentions")
     other = axis.twinx()
-    known = [(m, 100 * v) for m, (*_, v) in zip(middle, rows, strict=True) if v is not None]
-    other.plot(*zip(*known, strict=True), "o-", color="tab:red", label="Acc@1")
+    points = [(m, 100 * v) for m, (*_, v) in zip(middle, rows, strict=True) if v is not None]
+    other.plot(*zip(*points, strict=True), "o-", color="tab:red", label="Acc@1")
     other.set(ylabel="Acc@1, %", ylim=(0, 102))
     axis.set_title(f"{name}, {run.result.split}: {run.result.label}")
     drawing.legend(loc="upper left", bbox_to_anchor=(0.12, 0.88))
     drawing.savefig(out / "figure2.png", dpi=110)
-    plt.close(drawing)
     for a, b, n, v in rows:
         print(f"{a:.1f} to {b:.1f}  {n:>7,} mentions  {'' if v is None else f'{100 * v:.1f} %'}")
     LOG.info(out / "figure2.png")

@@ -21,23 +21,22 @@ COLUMNS = ("run", "entities", "step", "cosine")
 def draw(runs: Sequence[Path], out: Path | None = None) -> Path:
     """Draw a line for each run, and one for its entities that the text never mentions; returns the
     PNG. Raises InputError."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     base = runs_folder() / "kebiolm"
-    folders = [Path(one) for one in runs] or sorted(
+    folders = [Path(place) for place in runs] or sorted(
         file.parent for file in base.glob("*/*/seed*/journal.jsonl")
     )
     named = {
-        str(one.relative_to(base)) if one.is_relative_to(base) else one.name: one for one in folders
+        str(place.relative_to(base)) if place.is_relative_to(base) else place.name: place
+        for place in folders
     }
-    rows = [
-        (name, entities, step, value)
-        for name, folder in named.items()
-        for key, entities in KEYS.items()
-        for step, value in history(folder, key)
-    ]
-    without = [name for name in named if name not in {row[0] for row in rows}]
+    rows = []
+    for name, folder in named.items():
+        for key, entities in KEYS.items():
+            rows += [(name, entities, step, value) for step, value in history(folder, key)]
+    drawn = {name for name, *_ in rows}
+    without = [name for name in named if name not in drawn]
     if not rows:
         raise InputError(
             f"no run with {next(iter(KEYS))} in {', '.join(map(str, folders)) or base}. Run `make"
@@ -50,7 +49,6 @@ def draw(runs: Sequence[Path], out: Path | None = None) -> Path:
         writer = CsvWriter(handle)
         writer.writerows([COLUMNS, *((*row[:3], f"{row[3]:.6f}") for row in rows)])
     figure = Figure(figsize=(7, 4), layout="constrained")
-    FigureCanvasAgg(figure)
     axis = figure.subplots()
     for number, name in enumerate(dict.fromkeys(row[0] for row in rows)):
         for entities, style in zip(KEYS.values(), ("-", ":"), strict=True):

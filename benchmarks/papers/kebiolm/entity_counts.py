@@ -19,7 +19,7 @@ def overlap_lines(table: Table, choices: Choices, files: Files) -> list[list[str
     """Table 1: annotated mentions of NER and RE sets, and how many a graph, or a KeBioLM's table,
     has a name for."""
     tasks = [row["task"] for row in table["rows"]]
-    asked, found, missing = overlaps(tasks, choices.graph, choices.model, choices.ckpt, files)
+    asked, counted, missing = overlaps(tasks, choices.graph, choices.model, choices.ckpt, files)
     lines = [["", *(f"{name} as published" for name in table["columns"])]]
     measures = {
         name: column["measure"] for name, column in table["columns"].items() if "measure" in column
@@ -29,7 +29,7 @@ def overlap_lines(table: Table, choices: Choices, files: Files) -> list[list[str
     ]
     for row in table["rows"]:
         values = [row.get("reported", {}).get(name) for name in table["columns"]]
-        own = found.get(row["task"])
+        own = counted.get(row["task"])
         values += [getattr(own, measure) if own else None for measure in measures.values()]
         lines.append([row["name"], *("" if v is None else f"{v:,}" for v in values)])
     for name, why in missing.items():
@@ -39,8 +39,8 @@ def overlap_lines(table: Table, choices: Choices, files: Files) -> list[list[str
 
 def query_lines(table: Table, choices: Choices, files: Files) -> list[list[str]]:
     """Table 5: counts of the probing queries that were made here, beside those published."""
-    made = sorted(p for p in (runs_folder() / "data" / "probing").glob("*") if has_manifest(p))
-    here = {p.name: read_manifest(p)["counts"] for p in made if choices.graph in (None, p.name)}
+    folders = sorted(p for p in (runs_folder() / "data" / "probing").glob("*") if has_manifest(p))
+    here = {p.name: read_manifest(p)["counts"] for p in folders if choices.graph in (None, p.name)}
     lines = [["", *(f"{name} as published" for name in table["columns"]), *here]]
     for row in table["rows"]:
         values = [

@@ -41,6 +41,7 @@ from models.sapbert import all_pairs, hard_pairs, similarities
 
 FILES = ("figure1.png", "figure1.csv", "figure2.png", "figure2.csv", "figures.json")
 BATCH = 240  # pairs, the paper's batch
+NAMES = 12  # of a concept in Figure 1
 BINS = np.linspace(-1, 1, 81)
 
 
@@ -58,19 +59,22 @@ def inputs(model: str, ckpt: str | None, base: str | None, pairs: Path | None) -
     return base or run["model"]["init_args"]["encoder"], Path(own)
 
 
-def chosen_names(
-    pairs: Pairs, concepts: int, seed: int, most: int = 12
-) -> tuple[list[str], list[str]]:
+def chosen_names(pairs: Pairs, concepts: int, seed: int) -> tuple[list[str], list[str]]:
     """(names, the concept of each): `concepts` concepts drawn by `seed` among those with the most
-    names, `most` of each."""
+    names, at most NAMES of each."""
     members = np.asarray(pairs.members)
     owner, size = np.unique(members[:, 1], return_counts=True)
     rich = owner[np.argsort(-size, kind="stable")][: max(5 * concepts, concepts)]
     rng = np.random.default_rng(seed)
     drawn = rng.choice(rich, min(concepts, len(rich)), replace=False)
     names, ids = pairs.names, pairs.concepts
-    result = [(names[i], ids[c]) for c in drawn for i in members[members[:, 1] == c, 0][:most]]
-    return [name for name, _ in result], [concept for _, concept in result]
+    result: list[str] = []
+    owners: list[str] = []
+    for concept in drawn:
+        rows = members[members[:, 1] == concept, 0][:NAMES]
+        result += [names[row] for row in rows]
+        owners += [ids[concept]] * len(rows)
+    return result, owners
 
 
 def plane(vectors: np.ndarray, method: str, seed: int) -> np.ndarray:
@@ -85,16 +89,13 @@ def plane(vectors: np.ndarray, method: str, seed: int) -> np.ndarray:
     from sklearn.manifold import TSNE
 
     perplexity = min(30.0, (len(vectors) - 1) / 3)
-    return np.asarray(
-        TSNE(
-            metric="cosine", init="random", perplexity=perplexity, random_state=seed
-        ).fit_transform(vectors)
-    )
+    tsne = TSNE(metric="cosine", init="random", perplexity=perplexity, random_state=seed)
+    return np.asarray(tsne.fit_transform(vectors))
 
 
 def silhouette(vectors: np.ndarray, concept: Sequence[str]) -> float:
-    """How much nearer a name is to those of its own concept than to the next one's, by cosine: -1
-    to 1."""
+    """The silhouette by cosine: by how much a name is nearer to those of its own concept than to
+    the next one's, from -1 to 1."""
     from sklearn.metrics import silhouette_score
 
     return float(silhouette_score(vectors, concept, metric="cosine"))
@@ -108,7 +109,7 @@ def pair_similarities(
     names = pairs.names
     order = np.random.default_rng(seed).permutation(len(pairs))
     size = min(BATCH, len(pairs))
-    found: dict[str, list[np.ndarray]] = {
+    cosines: dict[str, list[np.ndarray]] = {
         f"{a} {b}": [] for a in ("natural", "mined") for b in ("positive", "negative")
     }
     for start in range(0, min(batches * size, len(pairs) - size + 1), size):
@@ -125,8 +126,8 @@ def pair_similarities(
             ("mined", hard_pairs(distance, owner)),
         ):
             for sign, mask in zip(("positive", "negative"), masks, strict=True):
-                found[f"{kind} {sign}"].append(similarity[mask].numpy())
-    return {key: np.concatenate(parts) for key, parts in found.items()}
+                cosines[f"{kind} {sign}"].append(similarity[mask].numpy())
+    return {key: np.concatenate(parts) for key, parts in cosines.items()}
 
 
 def histogram(values: np.ndarray) -> np.ndarray:
@@ -149,9 +150,6 @@ def draw(
     options: LinkerOptions,
 ) -> dict[str, Any]:
     """Draw both figures; returns what figures.json holds. Raises InputError."""
-    import matplotlib
-
-    matplotlib.use("Agg")
     base, folder = inputs(model, ckpt, base, pairs_folder)
     pairs = Pairs(str(folder))
     out = out or runs_folder() / "figures" / "sapbert"
@@ -196,11 +194,12 @@ def draw_concepts(
 ) -> dict[str, Any]:
     """Figure 1: the names of some concepts in the plane, before and after. Returns the
     silhouettes."""
-    from matplotlib import pyplot as plt
+    from matplotlib.figure import Figure
 
     result: dict[str, Any] = {}
     colours = {concept: i for i, concept in enumerate(dict.fromkeys(owners))}
-    drawing, axes = plt.subplots(1, 2, figsize=(12, 6))
+    drawing = Figure(figsize=(12, 6))
+    axes = drawing.subplots(1, 2)
     rows = []
     for axis, (title, embed) in zip(axes, encoders.items(), strict=True):
         vectors = embed(names).numpy()
@@ -212,7 +211,6 @@ def draw_concepts(
         rows += [(title, x, y, concept, name) for (x, y), concept, name in points]
     drawing.tight_layout()
     drawing.savefig(out / "figure1.png", dpi=110)
-    plt.close(drawing)
     with atomic_write(out / "figure1.csv") as handle:
         handle.write("encoder\tx\ty\tconcept\tname\n")
         handle.writelines(f"{t}\t{x:.4f}\t{y:.4f}\t{c}\t{n}\n" for t, x, y, c, n in rows)
@@ -224,15 +222,16 @@ def draw_similarities(
 ) -> dict[str, Any]:
     """Figure 2: cosines of right and wrong pairs, before and after. Returns how many there are,
     their medians and overlaps."""
-    from matplotlib import pyplot as plt
+    from matplotlib.figure import Figure
 
     result: dict[str, Any] = {}
-    drawing, grid = plt.subplots(2, 2, figsize=(12, 7), sharex=True)
+    drawing = Figure(figsize=(12, 7))
+    grid = drawing.subplots(2, 2, sharex=True)
     shares: dict[str, np.ndarray] = {}
     for line, (title, embed) in zip(grid, encoders.items(), strict=True):
-        found = pair_similarities(embed, pairs, shown.batches, shown.seed)
+        cosines = pair_similarities(embed, pairs, shown.batches, shown.seed)
         for axis, kind in zip(line, ("natural", "mined"), strict=True):
-            both = {sign: found[f"{kind} {sign}"] for sign in ("positive", "negative")}
+            both = {sign: cosines[f"{kind} {sign}"] for sign in ("positive", "negative")}
             for sign, values in both.items():
                 name = f"{title} {kind} {sign}"
                 shares[name] = histogram(values)
@@ -248,7 +247,6 @@ def draw_similarities(
             axis.legend()
     drawing.tight_layout()
     drawing.savefig(out / "figure2.png", dpi=110)
-    plt.close(drawing)
     with atomic_write(out / "figure2.csv") as handle:
         handle.write("\t".join(["from", "to", *shares]) + "\n")
         for i in range(len(BINS) - 1):

@@ -19,6 +19,7 @@ Every encoder whose export links mentions can be asked: MODEL=ernie, MODEL=knowb
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -67,7 +68,7 @@ def among_others(vectors: Tensor) -> float:
 
 
 def dimensions(vectors: Tensor) -> float:
-    """In how many directions the rows (n, d), at unit length, differ."""
+    """The number of directions in which the rows (n, d), at unit length, differ."""
     unit = torch.nn.functional.normalize(vectors.double(), dim=1)
     spread = torch.linalg.svdvals(unit - unit.mean(0)) ** 2
     return float(spread.sum() ** 2 / (spread**2).sum().clamp_min(1e-300))
@@ -112,15 +113,14 @@ def linked_alone(
 ) -> tuple[list[int], Any]:
     """(the names with exactly one mention that is given something, those mentions in order)."""
     mentions = link(names, offsets)
-    given = (
-        mentions.neighbours[:, 0] >= 0
-        if hasattr(mentions, "neighbours")
-        else torch.ones(len(mentions.span), dtype=torch.bool)
-    )
+    informed = torch.ones(len(mentions.span), dtype=torch.bool)
+    if hasattr(mentions, "neighbours"):
+        informed = mentions.neighbours[:, 0] >= 0
     rows = mentions.span[:, 0].tolist()
-    once = [row for row in dict.fromkeys(rows) if rows.count(row) == 1]
+    counts = Counter(rows)
     kept = torch.tensor(
-        [m for m, row in enumerate(rows) if row in set(once) and bool(given[m])], dtype=torch.long
+        [m for m, row in enumerate(rows) if counts[row] == 1 and bool(informed[m])],
+        dtype=torch.long,
     )
     return [rows[m] for m in kept.tolist()], type(mentions)(*(part[kept] for part in mentions))
 
@@ -145,46 +145,46 @@ def diagnose_model(
             f"MODEL={model}: it links no mentions; expected an encoder that does (smedbert, ernie,"
             " knowbert)"
         )
-    read, tokenizer = (
-        import_object(chosen.load, "models")(chosen.folder).eval(),
-        load_tokenizer(chosen.folder),
-    )
+    read = import_object(chosen.load, "models")(chosen.folder).eval()
+    tokenizer = load_tokenizer(chosen.folder)
     link = import_object(chosen.linker, "datamodules")(chosen.folder)
-    every = sorted(
-        set(read_table(Path(chosen.folder) / "names.parquet", ["name"])["name"].to_pylist())
-    )
-    drawn = [every[i] for i in np.random.default_rng(seed).permutation(len(every))[: 4 * names]]
+    column = read_table(Path(chosen.folder) / "names.parquet", ["name"])["name"]
+    distinct = sorted(set(column.to_pylist()))
+    order = np.random.default_rng(seed).permutation(len(distinct))
+    drawn = [distinct[i] for i in order[: 4 * names]]
     encoded = tokenizer(drawn, truncation=True, max_length=32, return_offsets_mapping=True)
-    alone, mentions = linked_alone(drawn, link, encoded["offset_mapping"])
-    alone, mentions = alone[:names], type(mentions)(*(part[:names] for part in mentions))
-    if len(alone) < 2:
+    rows, mentions = linked_alone(drawn, link, encoded["offset_mapping"])
+    rows, mentions = rows[:names], type(mentions)(*(part[:names] for part in mentions))
+    if len(rows) < 2:
         raise InputError(
-            f"MODEL={model}: {len(alone)} of {len(drawn)} names are linked alone; expected at"
+            f"MODEL={model}: {len(rows)} of {len(drawn)} names are linked alone; expected at"
             " least 2"
         )
     other = mentions._replace(
         **{k: part.roll(1, 0) for k, part in mentions._asdict().items() if k != "span"}
     )
-    found: dict[str, list[list[Tensor]]] = {"plain": [], "own": [], "foreign": []}
+    vectors: dict[str, list[list[Tensor]]] = {"plain": [], "own": [], "foreign": []}
     ends = torch.tensor(tokenizer.all_special_ids)
-    for begin in range(0, len(alone), AT_ONCE):
-        ids = [encoded["input_ids"][row] for row in alone[begin : begin + AT_ONCE]]
+    for begin in range(0, len(rows), AT_ONCE):
+        ids = [encoded["input_ids"][row] for row in rows[begin : begin + AT_ONCE]]
         padded, mask = pad_rows(ids, tokenizer.pad_token_id or 0)
         text = mask * ~torch.isin(padded, ends)
-        for way, given in (("plain", None), ("own", mentions), ("foreign", other)):
-            part = None if given is None else slice_mentions(given, begin)
+        for way, knowledge in (("plain", None), ("own", mentions), ("foreign", other)):
+            part = None if knowledge is None else slice_mentions(knowledge, begin)
             with record_states(read.bert) as states:
                 read(padded, mask, part)
             pooled = [
                 (s * text[..., None]).sum(1) / text.sum(1, keepdim=True).clamp_min(1)
                 for s in states
             ]
-            found[way].append(pooled)
-    layers = {
-        way: [torch.cat(parts) for parts in zip(*own, strict=True)] for way, own in found.items()
-    }
-    together = zip(layers["plain"], layers["own"], layers["foreign"], strict=True)
-    return [Row(i, measures(*three)) for i, three in enumerate(together)], len(alone)
+            vectors[way].append(pooled)
+    layers = zip(*map(_join_batches, vectors.values()), strict=True)
+    return [Row(i, measures(*three)) for i, three in enumerate(layers)], len(rows)
+
+
+def _join_batches(batches: list[list[Tensor]]) -> list[Tensor]:
+    """The vectors of all names behind each layer."""
+    return [torch.cat(parts) for parts in zip(*batches, strict=True)]
 
 
 def table(rows: list[Row], model: str, count: int) -> str:
@@ -209,9 +209,8 @@ def diagnose(model: str, ckpt: str | None, names: int, seed: int, out: Path | No
     with atomic_write(file) as handle:
         writer = CsvWriter(handle)
         writer.writerow(["model", "names", "layer", *MEASURES])
-        writer.writerows(
-            [model, count, row.layer, *(f"{row.values[name]:.6f}" for name in MEASURES)]
-            for row in rows
-        )
+        for row in rows:
+            values = [f"{row.values[name]:.6f}" for name in MEASURES]
+            writer.writerow([model, count, row.layer, *values])
     print(file)
     return file

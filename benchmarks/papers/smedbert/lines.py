@@ -32,50 +32,49 @@ class Point(NamedTuple):
     def mean(self) -> float:
         return sum(self.scores) / len(self.scores)
 
+    @property
+    def ends(self) -> tuple[float, float]:
+        return self.interval or (min(self.scores), max(self.scores))
+
 
 def points(
     lines: Mapping[str, Mapping[float, Any]], name: str, profile: Literal["small", "paper"] | None
 ) -> tuple[list[Point], list[str]]:
     """(what is scored of the `lines`, the commands for what is not). Raises InputError for scores
     that do not go together."""
-    places = [
-        (line, float(x), System(given))
-        for line, own in lines.items()
-        for x, given in sorted(own.items())
-    ]
+    places = []
+    for line, models in lines.items():
+        places += [(line, float(x), System(model)) for x, model in sorted(models.items())]
     results = fine_tuned(name, [system for *_, system in places], profile)
-    found, missing = [], []
+    scored, missing = [], []
     for line, x, system in places:
         words = " ".join([system.model, *(f"{k.upper()}={v}" for k, v in system.options.items())])
         if group := system.group(results):
             single = len(group.results) == 1
             interval = group.interval(group.results[0].metric) if single else None
-            found.append(Point(line, x, group.values(), interval, words))
+            scored.append(Point(line, x, group.values(), interval, words))
         else:
             missing.append(
                 f"make finetune TASK={name} MODEL={words}"
                 + (f" PROFILE={profile}" if profile else "")
             )
-    return found, list(dict.fromkeys(missing))
+    return scored, list(dict.fromkeys(missing))
 
 
-def draw(file: Path, found: list[Point], x: str, y: str, title: str) -> None:
+def draw(file: Path, scored: list[Point], x: str, y: str, title: str) -> None:
     """The lines as a PNG. Text is ASCII: no font is asked for more."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(6, 4), layout="constrained")
-    FigureCanvasAgg(figure)
     axis = figure.subplots()
-    for line in dict.fromkeys(p.line for p in found):
-        own = [p for p in found if p.line == line]
-        low = [p.mean - (p.interval[0] if p.interval else min(p.scores)) for p in own]
-        high = [(p.interval[1] if p.interval else max(p.scores)) - p.mean for p in own]
-        bars = [[100 * max(v, 0.0) for v in side] for side in (low, high)]
+    for line in dict.fromkeys(p.line for p in scored):
+        own = [p for p in scored if p.line == line]
+        low = [100 * max(p.mean - p.ends[0], 0.0) for p in own]
+        high = [100 * max(p.ends[1] - p.mean, 0.0) for p in own]
         axis.errorbar(
             [p.x for p in own],
             [100 * p.mean for p in own],
-            yerr=bars,
+            yerr=[low, high],
             marker="o",
             capsize=3,
             label=line,
@@ -87,8 +86,10 @@ def draw(file: Path, found: list[Point], x: str, y: str, title: str) -> None:
 
 
 def _definitions() -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load((Path(__file__).parent / "figures.yaml").read_text())
-    return found
+    definitions: dict[str, Any] = yaml.safe_load(
+        (Path(__file__).parent / "figures.yaml").read_text()
+    )
+    return definitions
 
 
 def figure_files() -> list[str]:
@@ -107,36 +108,36 @@ def draw_all(name: str, profile: Literal["small", "paper"] | None, out: Path | N
     name = definition.name
     drawn = _definitions()
     out = out or runs_folder() / "figures" / folder_name(name)
-    made, wanted = [], []
-    for file, one in drawn.items():
-        found, missing = points(one["lines"], name, profile)
+    pictures, wanted = [], []
+    for file, figure in drawn.items():
+        scored, missing = points(figure["lines"], name, profile)
         wanted += missing
-        if not found:
+        if not scored:
             continue
         with atomic_write(out / f"{file}.csv") as handle:
             writer = CsvWriter(handle)
-            writer.writerow(["line", one["x"], definition.metric, "low", "high", "scores", "model"])
-            for p in found:
-                ends = p.interval or (min(p.scores), max(p.scores))
-                numbers = [f"{v:.4f}" for v in (p.mean, *ends)]
-                writer.writerow(
-                    [p.line, f"{p.x:g}", *numbers, " ".join(f"{s:.4f}" for s in p.scores), p.model]
-                )
-                print(f"{file}  {p.line}, {one['x']} {p.x:g}: {100 * p.mean:.2f}")
+            writer.writerow(
+                ["line", figure["x"], definition.metric, "low", "high", "scores", "model"]
+            )
+            for p in scored:
+                numbers = [f"{v:.4f}" for v in (p.mean, *p.ends)]
+                scores = " ".join(f"{score:.4f}" for score in p.scores)
+                writer.writerow([p.line, f"{p.x:g}", *numbers, scores, p.model])
+                print(f"{file}  {p.line}, {figure['x']} {p.x:g}: {100 * p.mean:.2f}")
         draw(
             out / f"{file}.png",
-            found,
-            one["x"],
+            scored,
+            figure["x"],
             f"{definition.metric}, %",
-            f"{name}: {one['title']}",
+            f"{name}: {figure['title']}",
         )
-        made.append(out / f"{file}.png")
+        pictures.append(out / f"{file}.png")
         print(out / f"{file}.png")
-    told = "\n  ".join(dict.fromkeys(wanted))
-    if not made:
+    commands = "\n  ".join(dict.fromkeys(wanted))
+    if not pictures:
         raise InputError(
-            f"{name}: nothing to draw, since none of the runs is there. Run any of:\n  {told}"
+            f"{name}: nothing to draw, since none of the runs is there. Run any of:\n  {commands}"
         )
-    if told:
-        LOG.warning(f"not scored, so not drawn:\n  {told}")
-    return made
+    if commands:
+        LOG.warning(f"not scored, so not drawn:\n  {commands}")
+    return pictures

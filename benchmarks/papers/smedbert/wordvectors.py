@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -84,11 +85,11 @@ class Glove(nn.Module):
 
     def forward(self, row: Tensor, column: Tensor, count: Tensor) -> Tensor:
         """() mean over (n,) places of the matrix of f(X) (w . w~ + b + b~ - log X)^2."""
-        found = (self.word(row) * self.context(column)).sum(-1) + (
+        predicted = (self.word(row) * self.context(column)).sum(-1) + (
             self.bias(row) + self.context_bias(column)
         )[:, 0]
         weight = (count / self.x_max).pow(self.alpha).clamp_max(1.0)
-        return (weight * (found - count.log()).square()).mean()
+        return (weight * (predicted - count.log()).square()).mean()
 
     @property
     def vectors(self) -> np.ndarray:
@@ -144,13 +145,14 @@ def word_vectors(kind: str, unit: str, linked: Path, seed: int) -> dict[str, np.
     ]
     least = 1 if unit == "char" else LEAST
     if kind == "sgns":
-        names, vectors = sgns(documents, seed, least)
-        return dict(zip(names, vectors, strict=True))
-    counts = Counter(w for d in documents for w in d)
-    names = sorted((w for w, n in counts.items() if n >= least), key=lambda w: (-counts[w], w))
-    index = {w: i for i, w in enumerate(names)}
-    numbered = [np.array([index[w] for w in d if w in index], np.int64) for d in documents]
-    return dict(zip(names, glove(numbered, len(names), seed), strict=True))
+        words, vectors = sgns(documents, seed, least)
+    else:
+        counts = Counter(chain.from_iterable(documents))
+        words = sorted((w for w, n in counts.items() if n >= least), key=lambda w: (-counts[w], w))
+        index = {word: i for i, word in enumerate(words)}
+        numbered = [np.array([index[w] for w in d if w in index], np.int64) for d in documents]
+        vectors = glove(numbered, len(words), seed)
+    return dict(zip(words, vectors, strict=True))
 
 
 def compose_names(
@@ -163,8 +165,8 @@ def compose_names(
     for row, name in enumerate(names):
         if words_of is not None and name.lower() in words_of:
             result[row] = words_of[name.lower()]
-        elif known := [characters_of[c] for c in cut_text(name, "char") if c in characters_of]:
-            result[row] = np.mean(known, axis=0)
+        elif vectors := [characters_of[c] for c in cut_text(name, "char") if c in characters_of]:
+            result[row] = np.mean(vectors, axis=0)
     length = np.linalg.norm(result, axis=1, keepdims=True)
     return result / np.where(length == 0, 1, length)
 

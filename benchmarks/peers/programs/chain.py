@@ -16,4 +16,9 @@ def make(
 
     pipeline = Pipeline(options["graph"], options["chain"], options["nil"], 1, **options["linker"])
     pipeline.prepare()
-    return lambda texts: [[(m.start, m.end, m.entity) for m in own] for own in pipeline.link(texts)]
+
+    def link(texts: Sequence[str]) -> list[list[tuple[int, int, str | None]]]:
+        linked = pipeline.link(texts)
+        return [[(m.start, m.end, m.entity) for m in mentions] for mentions in linked]
+
+    return link

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +29,8 @@ def make(
     from medcat.vocab import Vocab
 
     rows = list(map(json.loads, names.read_text(encoding="utf-8").split("\n")[:-1]))
-    # it upper-cases ids
-    ids = {
-        entity: f"C{number}" for number, entity in enumerate(dict.fromkeys(row[0] for row in rows))
-    }
+    entities = dict.fromkeys(row[0] for row in rows)
+    ids = {entity: f"C{number}" for number, entity in enumerate(entities)}  # it upper-cases ids
     table = pd.DataFrame(
         [(ids[e], name, "P" if kind == "preferred" else "A") for e, name, kind, _ in rows],
         columns=["cui", "name", "name_status"],
@@ -45,7 +44,7 @@ def make(
     words = [simple_preprocess(text, min_len=1, max_len=50) for text in texts]
     vectors = Word2Vec(words, vector_size=100, min_count=1, epochs=10, workers=1, seed=0).wv
     vocabulary = Vocab()
-    for word, count in Counter(word for text in words for word in text).items():
+    for word, count in Counter(chain.from_iterable(words)).items():
         vocabulary.add_word(word, count, vectors[word])
     vocabulary.init_cumsums()
     cat = CAT(database, vocabulary, config)
@@ -53,7 +52,7 @@ def make(
     back = {short: entity for entity, short in ids.items()}
 
     def link(texts: Sequence[str]) -> list[list[tuple[int, int, str]]]:
-        found = []
+        result = []
         for text in texts:
             kept: list[tuple[int, int, str]] = []
             for e in sorted(
@@ -62,7 +61,7 @@ def make(
             ):
                 if all(e["end"] <= start or end <= e["start"] for start, end, _ in kept):
                     kept.append((e["start"], e["end"], back[e["cui"]]))
-            found.append(sorted(kept))
-        return found
+            result.append(sorted(kept))
+        return result
 
     return link

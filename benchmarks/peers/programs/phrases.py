@@ -27,10 +27,10 @@ def make(
         matcher.add(entity, list(language.tokenizer.pipe(own)))
 
     def link(texts: Sequence[str]) -> list[list[tuple[int, int, str]]]:
-        found = []
+        result = []
         for doc in language.tokenizer.pipe(texts):
             spans = filter_spans(matcher(doc, as_spans=True))
-            found.append([(s.start_char, s.end_char, s.label_) for s in spans])
-        return found
+            result.append([(s.start_char, s.end_char, s.label_) for s in spans])
+        return result
 
     return link

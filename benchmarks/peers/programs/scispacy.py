@@ -28,12 +28,11 @@ def make(
 
     def link(texts: Sequence[str]) -> list[list[tuple[int, int, str | None]]]:
         detected = pipeline.detect([Passage(text) for text in texts])
-        spans = [(number, m.start, m.end) for number, own in enumerate(detected) for m in own]
-        found: list[list[tuple[int, int, str | None]]] = [[] for _ in texts]
-        for (number, start, end), best in zip(
-            spans, near.best([texts[n][a:b] for n, a, b in spans]), strict=True
-        ):
-            found[number].append((start, end, best and best[0]))
-        return found
+        spans = [(n, m.start, m.end) for n, mentions in enumerate(detected) for m in mentions]
+        candidates = near.best([texts[n][start:end] for n, start, end in spans])
+        result: list[list[tuple[int, int, str | None]]] = [[] for _ in texts]
+        for (number, start, end), best in zip(spans, candidates, strict=True):
+            result[number].append((start, end, best and best[0]))
+        return result
 
     return link

@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,7 +22,7 @@ from typing import Any, Literal
 from benchmarks.perf.alone import call_alone
 from benchmarks.perf.scale.picture import draw
 from benchmarks.perf.scale.stages import STAGES, Stage
-from benchmarks.perf.speed._memory import resident
+from benchmarks.perf.speed._memory import resident, sampling
 from core.files import InputError
 from core.json_files import read_json, write_json
 from core.settings import split_commas
@@ -43,10 +42,10 @@ def size_of(text: str) -> int:
 
 def format_count(items: int) -> str:
     """10000 -> 10k."""
-    return next(
-        (f"{items // of}{unit}" for unit, of in reversed(UNITS.items()) if items % of == 0),
-        str(items),
-    )
+    for unit, count in reversed(UNITS.items()):
+        if items % count == 0:
+            return f"{items // count}{unit}"
+    return str(items)
 
 
 def count_bytes(folder: Path) -> int:
@@ -56,27 +55,22 @@ def count_bytes(folder: Path) -> int:
 
 def watch_stage(stage: Stage, items: int, at: Path) -> dict[str, float]:
     """Do a stage's work in this process, and say what it took."""
-    done, memory, files = threading.Event(), [resident("RssAnon")], [0]
+    memory, files = resident("RssAnon"), 0
 
     def watch() -> None:
-        while not done.wait(0.005):
-            memory.append(max(memory.pop(), resident("RssAnon")))
-            files.append(max(files.pop(), len(os.listdir("/proc/self/fd")) - 1))
+        nonlocal memory, files
+        memory = max(memory, resident("RssAnon"))
+        files = max(files, len(os.listdir("/proc/self/fd")) - 1)
 
     before = count_bytes(at)
-    watcher = threading.Thread(target=watch)
-    watcher.start()
     start = time.process_time()
-    try:
+    with sampling(watch, 0.005):
         stage.work(items, at)
-    finally:
-        done.set()
-        watcher.join()
     seconds = time.process_time() - start
     return {
         "seconds": seconds,
-        "memory": max(memory[0], resident("RssAnon")),
-        "files": files[0],
+        "memory": max(memory, resident("RssAnon")),
+        "files": files,
         "bytes": count_bytes(at) - before,
     }
 
@@ -94,8 +88,8 @@ def measure_stage(stage: Stage, items: int, at: Path) -> dict[str, Any]:
     at.mkdir(parents=True, exist_ok=True)
     for what in ("prepare", "work"):
         arguments = {"what": what, "stage": stage.name, "items": items, "folder": at}
-        found = call_alone("benchmarks.perf.scale:print_stage", arguments, changes)
-    return dict(found)
+        figures = call_alone("benchmarks.perf.scale:print_stage", arguments, changes)
+    return dict(figures)
 
 
 def print_stage(what: Literal["prepare", "work"], stage: str, items: int, folder: Path) -> None:
@@ -109,15 +103,11 @@ def print_stage(what: Literal["prepare", "work"], stage: str, items: int, folder
 def keep(row: dict[str, Any], file: Path) -> None:
     """Put a row into the results in `file`, in place of an earlier one of the same stage and size,
     and draw all of them."""
-    known = {
-        (own["stage"], own["items"]): own for own in (read_json(file) if file.is_file() else [])
-    }
-    known[row["stage"], row["items"]] = row
+    stored = read_json(file) if file.is_file() else []
+    newest = {(own["stage"], own["items"]): own for own in [*stored, row]}
     order = {stage.name: number for number, stage in enumerate(STAGES)}
-    results = sorted(
-        (own for own in known.values() if own["stage"] in order),
-        key=lambda own: (order[own["stage"]], own["items"]),
-    )
+    results = [own for own in newest.values() if own["stage"] in order]
+    results.sort(key=lambda own: (order[own["stage"]], own["items"]))
     write_json(file, results)
     draw(results, file.with_suffix(".png"))
 
@@ -128,9 +118,9 @@ def rows(sizes: list[int], only: str | None, place: Path, results: Path) -> None
     for stage in STAGES:
         if only and only not in (stage.unit, stage.name):
             continue
-        found = {}
+        measured = {}
         for items in sizes:
-            own = found[items] = measure_stage(stage, items, place / str(items))
+            own = measured[items] = measure_stage(stage, items, place / str(items))
             row = [
                 stage.name,
                 f"{format_count(items)} {stage.unit}",
@@ -142,12 +132,9 @@ def rows(sizes: list[int], only: str | None, place: Path, results: Path) -> None
             print("| " + " | ".join(row) + " |", flush=True)
             keep({"stage": stage.name, "unit": stage.unit, "items": items, **own}, results)
         if len(sizes) > 1:
-            slope = (
-                (found[sizes[-1]]["memory"] - found[sizes[0]]["memory"])
-                * 1e6
-                / (sizes[-1] - sizes[0])
-            )
-            span = f"{format_count(sizes[0])} to {format_count(sizes[-1])}"
+            first, last = sizes[0], sizes[-1]
+            slope = (measured[last]["memory"] - measured[first]["memory"]) * 1e6 / (last - first)
+            span = f"{format_count(first)} to {format_count(last)}"
             print(f"| {stage.name} | {span} | | {slope:.0f} bytes an item | | |", flush=True)
 
 

@@ -104,10 +104,10 @@ def link_with_engine(
     spent: Counter[int] = Counter()
     for own in done:
         spent[own["process"]] += own["seconds"]
-    made = [name for path in log.iterdir() for name in path.read_text().split()]
-    assert {part_name(n) for n in range(len(parts))} == set(made)
+    written = " ".join(path.read_text() for path in log.iterdir()).split()
+    assert {part_name(n) for n in range(len(parts))} == set(written)
     return {
-        "parts made": len(made),
+        "parts made": len(written),
         "seconds": round(time.perf_counter() - start, 1),
         "CPU seconds of the busiest": round(max(spent.values()), 1),
         "bytes": digest({path.name: sha256(path) for path in out.glob("part-*")}),
@@ -125,8 +125,8 @@ def measure(documents: int, files: int, names: int) -> list[dict[str, Any]]:
         at = Path(place)
         graph, texts = graph_like(names, names)
         graph.save(at / "graph")
-        made = pubmed(at / "pubmed", texts, documents, files)
-        run = partial(link_with_engine, at / "graph", made)
+        paths = pubmed(at / "pubmed", texts, documents, files)
+        run = partial(link_with_engine, at / "graph", paths)
         for way, engine, workers in (
             ("one process", "processes", 1),
             ("two processes", "processes", 2),

@@ -14,13 +14,11 @@ ACROSS = 3  # panels side by side
 def draw(results: list[dict[str, Any]], path: Path) -> None:
     """Write a PNG of rows {stage, unit, items, seconds, memory} to `path`; each point has its CPU
     seconds for 1,000 items."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     stages = list(dict.fromkeys(row["stage"] for row in results))
     down = -(-len(stages) // ACROSS)
     figure = Figure(figsize=(4 * ACROSS, 2.6 * down), layout="constrained")
-    FigureCanvasAgg(figure)
     panels = figure.subplots(down, ACROSS, squeeze=False).ravel()
     for panel in panels[len(stages) :]:
         panel.axis("off")

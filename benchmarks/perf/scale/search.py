@@ -14,7 +14,6 @@ from __future__ import annotations
 import json as jsons
 import multiprocessing
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -26,7 +25,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from benchmarks.perf.speed._memory import resident
+from benchmarks.perf.speed._memory import resident, sampling
 from kg.search.exact import BLOCK
 from kg.search.index import EXACT, RECALL, Index, extend, write
 
@@ -60,27 +59,24 @@ def synthetic(items: int, size: int, seed: int = 0, held: bool = False) -> Itera
         yield normalize(own + SPREAD * apart, dim=1)
 
 
-def _alone(function: Callable[..., T], *given: Any) -> T:
-    """What a function returns in a new process."""
+def _alone(function: Callable[..., T], *arguments: Any) -> T:
+    """The value that a function returns in a new process."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(function, *given).result()
+        return pool.submit(function, *arguments).result()
 
 
 def _peak(work: Callable[[], T]) -> tuple[T, float]:
-    """What `work` returns, and the MB that this process had for itself at most meanwhile."""
-    done, most = threading.Event(), [resident("RssAnon")]
+    """(the value of `work`, the most MB that this process had for itself meanwhile)."""
+    most = resident("RssAnon")
 
     def watch() -> None:
-        while not done.wait(0.02):
-            most[0] = max(most[0], resident("RssAnon"))
+        nonlocal most
+        most = max(most, resident("RssAnon"))
 
-    thread = threading.Thread(target=watch)
-    thread.start()
-    try:
-        return work(), max(most[0], resident("RssAnon"))
-    finally:
-        done.set()
-        thread.join()
+    with sampling(watch, 0.02):
+        result = work()
+    watch()
+    return result, most
 
 
 def _one_thread(backend: str) -> None:
@@ -103,10 +99,9 @@ def _build_backend(folder: Path, backend: str, items: int, size: int) -> dict[st
 
     started = time.perf_counter()
     peak = _peak(work)[1]
-    files = [
-        folder / "vectors.npy",
-        *([folder / f"{backend}.faiss"] if backend not in EXACT else []),
-    ]
+    files = [folder / "vectors.npy"]
+    if backend not in EXACT:
+        files.append(folder / f"{backend}.faiss")
     return {
         "bytes": sum(file.stat().st_size for file in files),
         "build_seconds": round(time.perf_counter() - started, 1),
@@ -154,13 +149,10 @@ def measure(
         exact: np.ndarray | None = None
         for backend in backends:
             built = _alone(_build_backend, folder, backend, items, size)
-            figures, found = _alone(_search_backend, folder, backend, held)
-            exact = found if exact is None else exact
-            recall = float(
-                np.mean(
-                    [len(np.intersect1d(a, b)) / len(a) for a, b in zip(exact, found, strict=True)]
-                )
-            )
+            figures, nearest = _alone(_search_backend, folder, backend, held)
+            exact = nearest if exact is None else exact
+            pairs = zip(exact, nearest, strict=True)
+            recall = float(np.mean([len(np.intersect1d(a, b)) / len(a) for a, b in pairs]))
             rows.append(
                 {
                     "backend": backend,

@@ -54,8 +54,8 @@ def _texts(items: int, at: Path) -> None:
 
 
 def _link(items: int, at: Path) -> None:
-    made = link_corpus(at / "graph", [at / "pubmed"], at / "linked", work=InParts(workers=1))
-    assert made["documents"] == items
+    manifest = link_corpus(at / "graph", [at / "pubmed"], at / "linked", work=InParts(workers=1))
+    assert manifest["documents"] == items
 
 
 def _build_corpus(items: int, at: Path) -> None:

@@ -32,10 +32,9 @@ def speed_names() -> list[str]:
 def speed_command(name: str) -> Callable[..., int]:
     """Measure how many times better ours is than a plain reference. The exit code is 1 where the
     two do not return the same."""
-    known = speed_names()
-    if name not in known:
-        choice = f"{list_known(name, known)}"
-        raise InputError(f"no benchmark {name!r}; {choice}")
+    names = speed_names()
+    if name not in names:
+        raise InputError(f"no benchmark {name!r}; {list_known(name, names)}")
     module = importlib.import_module(f"benchmarks.perf.speed.{name}")
 
     def print_speed(json: bool, **options: Any) -> int:

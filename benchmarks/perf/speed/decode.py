@@ -88,7 +88,7 @@ def reference(
         return list(node) or [EOS]  # behind a complete name; generate refuses an empty list
 
     with torch.inference_mode():
-        found: Any = model.generate(  # type: ignore[misc]
+        generated: Any = model.generate(  # type: ignore[misc]
             input_ids=ids,
             attention_mask=torch.ones_like(ids),
             decoder_input_ids=torch.tensor(prompts),
@@ -103,7 +103,7 @@ def reference(
         )
     rankings: list[list[tuple[tuple[int, ...], float]]] = [[] for _ in prompts]
     for i, (sequence, score) in enumerate(
-        zip(found.sequences.tolist(), found.sequences_scores.tolist(), strict=True)
+        zip(generated.sequences.tolist(), generated.sequences_scores.tolist(), strict=True)
     ):
         name = sequence[length:]
         rankings[i // BEAMS].append((tuple(name[: name.index(EOS)]), score))
@@ -114,48 +114,48 @@ def same(
     one: list[Ranking], two: list[list[tuple[tuple[int, ...], float]]], trie: Trie
 ) -> tuple[float, float]:
     """Shares of mentions with the same top-1, and with the same set of names at the same scores."""
-    first = every = 0
+    first = whole = 0
     for a, b in zip(one, two, strict=True):
-        made = [tuple(s.tolist()) for s in trie.sequences(np.array([leaf for leaf, _ in a])).rows()]
-        first += made[0] == b[0][0]
-        every += set(made) == {name for name, _ in b} and np.allclose(
+        leaves = np.array([leaf for leaf, _ in a])
+        names = [tuple(sequence.tolist()) for sequence in trie.sequences(leaves).rows()]
+        first += names[0] == b[0][0]
+        whole += set(names) == {name for name, _ in b} and np.allclose(
             [score for _, score in a], [score for _, score in b], atol=SCORES
         )
-    return first / len(one), every / len(one)
+    return first / len(one), whole / len(one)
 
 
 def measure_setting(
     setting: str,
     size: int,
     layers: int,
-    made: Ragged,
+    ragged: Ragged,
     mentions: int,
     context: int,
     batch: int,
     sizes: Sequence[int],
     repeats: int,
 ) -> dict[str, Any]:
-    model, trie, plain = (
-        bart(size, layers),
-        Trie.build(made, vocabulary=VOCABULARY),
-        nest_names(*made),
-    )
+    model, plain = bart(size, layers), nest_names(*ragged)
+    trie = Trie.build(ragged, vocabulary=VOCABULARY)
     ids, prompts = inputs(mentions, context)
     parts = [slice(i, i + batch) for i in range(0, mentions, batch)]
     fast, slow = [], []
     for _ in range(repeats):
         started = time.perf_counter()
-        found = [
-            r
-            for p in parts
-            for r in ours(model, trie, ids[p], prompts[p], finish_rule="transformers")
-        ]
+        ranked: list[Ranking] = []
+        for p in parts:
+            ranked += ours(model, trie, ids[p], prompts[p], finish_rule="transformers")
         fast.append(time.perf_counter() - started)
         started = time.perf_counter()
-        wanted = [r for p in parts for r in reference(model, plain, trie.depth, ids[p], prompts[p])]
+        wanted: list[list[tuple[tuple[int, ...], float]]] = []
+        for p in parts:
+            wanted += reference(model, plain, trie.depth, ids[p], prompts[p])
         slow.append(time.perf_counter() - started)
-    top1, top5 = same(found, wanted, trie)
-    best = [r for p in parts for r in ours(model, trie, ids[p], prompts[p])]
+    top1, top5 = same(ranked, wanted, trie)
+    best: list[Ranking] = []
+    for p in parts:
+        best += ours(model, trie, ids[p], prompts[p])
     best_top1, best_top5 = same(best, wanted, trie)
     curve = {}
     for each in sizes:
@@ -198,14 +198,16 @@ def measure_speed(
         repeats: Alternating runs of which the fastest counts.
         tiny: Leave the model of base size out.
     """
-    made = Ragged(*synthetic(names))
+    ragged = Ragged(*synthetic(names))
     with one_thread():
-        settings = [measure_setting("tiny", 64, 2, made, mentions, context, batch, curve, repeats)]
+        settings = [
+            measure_setting("tiny", 64, 2, ragged, mentions, context, batch, curve, repeats)
+        ]
         if not tiny:
             few = max(batch, mentions // 4)
             settings.append(
                 measure_setting(
-                    "base size", 768, 6, made, few, context, batch, (), max(1, repeats - 1)
+                    "base size", 768, 6, ragged, few, context, batch, (), max(1, repeats - 1)
                 )
             )
     return summarize("decode", settings, "mentions/s")

@@ -32,10 +32,8 @@ def texts(folder: Path, count: int, spread: float) -> Path:
     rng = random.Random(0)
     examples = []
     for i in range(count):
-        words = [
-            rng.choice(WORDS)
-            for _ in range(max(3, min(120, round(rng.lognormvariate(3.1, spread)))))
-        ]
+        length = round(rng.lognormvariate(3.1, spread))
+        words = [rng.choice(WORDS) for _ in range(max(3, min(120, length)))]
         examples.append(Tagged(str(i), str(i), " ".join(words), [(0, len(words[0]), "x")]))
     save_task(
         folder,
@@ -66,7 +64,7 @@ def losses(
     data: FinetuneData, order: list[np.ndarray], encoder: TextEncoder, head: Tagger
 ) -> dict[int, float]:
     """Loss of the first examples, by number, computed in the batches of `order`."""
-    found: dict[int, float] = {}
+    result: dict[int, float] = {}
     wanted = set(range(8))
     with torch.no_grad():
         for numbers in order:
@@ -77,10 +75,10 @@ def losses(
                 each = torch.nn.functional.cross_entropy(
                     scores.transpose(1, 2), batch.labels, ignore_index=-100, reduction="none"
                 ).sum(1)
-                found |= {
+                result |= {
                     n: float(v) for n, v in zip(numbers.tolist(), each, strict=True) if n in wanted
                 }
-    return found
+    return result
 
 
 def measure_setting(

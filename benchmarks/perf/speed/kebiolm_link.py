@@ -52,54 +52,55 @@ def reader(entities: int = 36_853, hidden: int = 384, layers: int = 6) -> Entity
     model = KeBioLMEncoder(
         bert, torch.randn(entities, 100), text_layers=max(1, layers * 2 // 3)
     ).eval()
-    return EntityReader(model, tokenizer, list(map(str, range(entities))), {}, "random")
+    ids = [str(number) for number in range(entities)]
+    return EntityReader(model, tokenizer, ids, {}, "random")
 
 
 def synthetic(
-    one: EntityReader, texts: int, tokens: int, mentions: int
+    reader: EntityReader, texts: int, tokens: int, mentions: int
 ) -> tuple[list[str], list[str]]:
     """(mentions, their texts with the mention marked): random words, mentions of two words."""
     random = np.random.default_rng(0)
     words = sorted(
-        w for w in one.tokenizer.get_vocab() if w.isalpha() and w.islower() and len(w) > 2
+        w for w in reader.tokenizer.get_vocab() if w.isalpha() and w.islower() and len(w) > 2
     )
-    found, contexts = [], []
+    sentences, contexts = [], []
     for _ in range(texts):
         text = [words[i] for i in random.integers(len(words), size=tokens)]
         places = np.cumsum([0, *(len(word) + 1 for word in text)])
         for first in sorted(random.choice(tokens // 2, mentions, replace=False) * 2):
             start, end = int(places[first]), int(places[first + 2]) - 1
             whole = " ".join(text)
-            found.append(whole[start:end])
+            sentences.append(whole[start:end])
             contexts.append(mark_mention(whole, start, end))
-    return found, contexts
+    return sentences, contexts
 
 
 @torch.inference_mode()
 def reference(
-    one: EntityReader, mentions: list[str], contexts: list[str]
+    reader: EntityReader, mentions: list[str], contexts: list[str]
 ) -> list[list[tuple[int, float]]]:
     """A window for each mention."""
-    asked = [one.inputs(m, c) for m, c in zip(mentions, contexts, strict=True)]
+    asked = [reader.inputs(m, c) for m, c in zip(mentions, contexts, strict=True)]
     result: list[list[tuple[int, float]]] = [[] for _ in asked]
-    for batch in length_batches([len(ids) for ids, *_ in asked], one.tokens):
+    for batch in length_batches([len(ids) for ids, *_ in asked], reader.tokens):
         rows_of_ids = [asked[i][0] for i in batch]
-        text, _ = one.model.text_states(*pad_rows(rows_of_ids, one.tokenizer.pad_token_id))  # type: ignore[arg-type]
+        text, _ = reader.model.text_states(*pad_rows(rows_of_ids, reader.tokenizer.pad_token_id))  # type: ignore[arg-type]
         spans = torch.tensor([(row, *asked[i][1:]) for row, i in enumerate(batch)])
-        scores, rows = one.model.nearest(text, spans, NEAREST)
+        scores, rows = reader.model.nearest(text, spans, NEAREST)
         for i, s, r in zip(batch, scores.tolist(), rows.tolist(), strict=True):
             result[i] = list(zip(r, s, strict=True))
     return result
 
 
-def measure_setting(one: EntityReader, setting: str, texts: int) -> dict[str, Any]:
+def measure_setting(reader: EntityReader, setting: str, texts: int) -> dict[str, Any]:
     tokens, count, fits = SETTINGS[setting]
-    mentions, contexts = synthetic(one, texts, tokens, count)
+    mentions, contexts = synthetic(reader, texts, tokens, count)
     started = time.process_time()
-    ours = one.nearest(mentions, contexts)
+    ours = reader.nearest(mentions, contexts)
     fast = time.process_time() - started
     started = time.process_time()
-    theirs = reference(one, mentions, contexts)
+    theirs = reference(reader, mentions, contexts)
     slow = time.process_time() - started
     same = [a[0][0] == b[0][0] for a, b in zip(ours, theirs, strict=True)]
     near = all(abs(a[0][1] - b[0][1]) < 1e-3 for a, b in zip(ours, theirs, strict=True))

@@ -99,11 +99,10 @@ def hpo() -> tuple[pa.Table, pa.Array, np.ndarray, list[str]]:
 
 def _together(linker: DictionaryLinker, texts: list[str]) -> list[list[Mention]]:
     """Mentions of each text, AT_ONCE texts at a time, as kg.linking.run links them."""
-    return [
-        found
-        for at in range(0, len(texts), AT_ONCE)
-        for found in linker.link_all(texts[at : at + AT_ONCE])
-    ]
+    mentions: list[list[Mention]] = []
+    for at in range(0, len(texts), AT_ONCE):
+        mentions += linker.link_all(texts[at : at + AT_ONCE])
+    return mentions
 
 
 def _seconds(link: Callable[[list[str]], object], texts: list[str]) -> float:
@@ -119,8 +118,10 @@ def _compare_setting(
     ours = DictionaryLinker(names, ids, degree, abbreviations=False, forms="exact")
     whole = DictionaryLinker(names, ids, degree)
     reference = NgramLinker(names, ids, degree)
-    found = _together(ours, texts)
-    equal = found == [reference.link(text) for text in texts] == [ours.link(text) for text in texts]
+    mentions = _together(ours, texts)
+    equal = (
+        mentions == [reference.link(text) for text in texts] == [ours.link(text) for text in texts]
+    )
     links: dict[str, Callable[[list[str]], object]] = {
         "ours": partial(_together, ours),
         "reference": lambda texts: [reference.link(text) for text in texts],
@@ -139,7 +140,7 @@ def _compare_setting(
         "names": len(names),
         "texts": len(texts),
         "words_per_text": round(statistics.mean(len(words(t)) for t in texts), 1),
-        "mentions": sum(map(len, found)),
+        "mentions": sum(map(len, mentions)),
         "equal": equal,
         "ratio": round(ratio, 2),
     } | {key: round(value, 1) for key, value in rate.items()}
@@ -148,10 +149,10 @@ def _compare_setting(
 def memory(names: int = NAMES) -> dict[str, float]:
     """MB that a linker over `names` synthetic names adds to a fresh process, kept and at the peak
     of building it."""
-    found: dict[str, float] = call_alone(
+    figures: dict[str, float] = call_alone(
         "benchmarks.perf.speed.linking:print_memory", {"names": names}
     )
-    return found
+    return figures
 
 
 def print_memory(names: int) -> None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import importlib.util
 import statistics
 import time
+from collections import defaultdict
 from typing import Any
 
 import torch
@@ -100,9 +101,7 @@ def peak(which: str, names: int) -> float:
 
 def compare_setting(names: int, repeats: int) -> dict[str, Any]:
     data = inputs(names)
-    taken: dict[str, list[float]] = {
-        f"{which}{pass_}": [] for which in ("ours", "reference") for pass_ in ("", " back")
-    }
+    taken: dict[str, list[float]] = defaultdict(list)
     for _ in range(repeats):
         for which, often in (("ours", 5), ("reference", 1)):
             for _ in range(often):

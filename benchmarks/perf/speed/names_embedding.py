@@ -40,15 +40,15 @@ def bf16_instructions() -> bool:
     )
 
 
-def shorten_names(names: list[str], seed: int = 0) -> list[str]:
+def shorten_names(names: list[str]) -> list[str]:
     """Each name of three words or more without one of its words, chosen at random."""
-    chance, found = random.Random(seed), []
+    chance, shortened = random.Random(0), []
     for name in names:
         words = name.split()
         if len(words) > 2:
             del words[chance.randrange(len(words))]
-            found.append(" ".join(words))
-    return found
+            shortened.append(" ".join(words))
+    return shortened
 
 
 def time_embedding(own: Embedder, names: list[str], queries: list[str]) -> tuple[float, Tensor]:
@@ -65,7 +65,7 @@ def measure_setting(own: Embedder, names: list[str], queries: list[str]) -> dict
     plain = own.encoder
     slow, expected = time_embedding(own, names, queries)
     own.bf16 = True
-    fast, found = time_embedding(own, names, queries)
+    fast, nearest = time_embedding(own, names, queries)
     own.bf16 = False
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch.ao moves to another package
@@ -76,7 +76,7 @@ def measure_setting(own: Embedder, names: list[str], queries: list[str]) -> dict
         )
         small, other = time_embedding(own, names, queries)
     own.encoder = plain
-    same = (found == expected).float().mean().item()
+    same = (nearest == expected).float().mean().item()
     return {
         "setting": f"{len(names):,} names",
         "queries": len(queries),

@@ -57,11 +57,11 @@ def sorted_anew(
     rows = np.zeros((len(mentions), K, 3), np.int32)
     rows[:, :, 0] = -1
     for row, entity in zip(rows, mentions, strict=True):
-        every = [(k, r, 1) for k, r in outgoing.get(entity, [])] + [
+        neighbours = [(k, r, 1) for k, r in outgoing.get(entity, [])] + [
             (k, r, -1) for k, r in incoming.get(entity, [])
         ]
-        every.sort(key=lambda neighbour: (-score[neighbour[0]], neighbour[0]))
-        for place, neighbour in enumerate(every[:K]):
+        neighbours.sort(key=lambda neighbour: (-score[neighbour[0]], neighbour[0]))
+        for place, neighbour in enumerate(neighbours[:K]):
             row[place] = neighbour
     return rows
 
@@ -119,10 +119,10 @@ def measure_speed(
         "mentions drawn evenly": rng.choice(entities, (texts, MENTIONS)),
     }
     with tempfile.TemporaryDirectory() as place:
-        made = NeighbourTable(
+        built = NeighbourTable(
             top(pairs, score[pairs[:, 1]], entities, K), [str(i) for i in range(entities)], []
         )
-        table = NeighbourTable.load(made.save(Path(place) / "table"))
+        table = NeighbourTable.load(built.save(Path(place) / "table"))
         hubs, evenly = (
             compare_setting(name, chosen, table, outgoing, incoming, scores)
             for name, chosen in drawn.items()

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import copy
 import time
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -52,12 +53,12 @@ def bert(size: int, layers: int) -> BertForMaskedLM:
 def synthetic(count: int, vocabulary: int = VOCABULARY) -> list[list[int]]:
     """Queries of 10 to 26 random tokens with the mask near one end, as in those of the task."""
     random = np.random.default_rng(0)
-    found = []
+    queries = []
     for number in range(count):
         ids = random.integers(FIRST, vocabulary, random.integers(10, 27)).tolist()
         ids[1 if number % 2 else -3] = MASK
-        found.append(ids)
-    return found
+        queries.append(ids)
+    return queries
 
 
 @torch.inference_mode()
@@ -70,21 +71,26 @@ def reference(
     slots = [(wide, list(range(first, first + masks)), 0.0)] * beams
     for step in range(masks):
         logits = model(input_ids=torch.tensor([ids for ids, _, _ in slots])).logits  # (B, L, V)
-        found = []
+        extended = []
         # at first all slots are the same
         for number, (ids, open_, score) in enumerate(slots[: beams if step else 1]):
             values, places = logits[number, open_].log_softmax(-1).flatten().topk(beams)
             for value, place in zip(values.tolist(), places.tolist(), strict=True):
                 at, token = open_[place // logits.shape[-1]], place % logits.shape[-1]
-                found.append(
+                extended.append(
                     (
                         [*ids[:at], token, *ids[at + 1 :]],
                         [p for p in open_ if p != at],
                         score + value,
                     )
                 )
-        slots = sorted(found, key=lambda slot: -slot[2])[:beams]
+        slots = sorted(extended, key=lambda slot: -slot[2])[:beams]
     return [Filling(tuple(ids[first : first + masks]), score) for ids, _, score in slots]
+
+
+def best_scores(filled: list[list[list[Filling]]]) -> np.ndarray:
+    """(masks, queries) scores of the best fillings."""
+    return np.array([[several[0].score for several in queries] for queries in filled])
 
 
 def measure_setting(
@@ -100,19 +106,16 @@ def measure_setting(
     fillings(lm, queries[:2], mask_id, 2, beams)  # what is set up once is not timed
     reference(model, queries[0], mask_id, 2, beams)
     started = time.process_time()
-    found = [fillings(lm, queries, mask_id, n, beams) for n in lengths]
+    filled = [fillings(lm, queries, mask_id, n, beams) for n in lengths]
     fast = time.process_time() - started
     started = time.process_time()
     wanted = [[reference(model, query, mask_id, n, beams) for query in queries] for n in lengths]
     slow = time.process_time() - started
-    ours = np.array([[several[0].score for several in one] for one in found])  # (masks, queries)
-    theirs = np.array([[several[0].score for several in one] for one in wanted])
-    same = [
-        a[0].tokens == b[0].tokens
-        for o, w in zip(found, wanted, strict=True)
-        for a, b in zip(o, w, strict=True)
-    ]
-    slots = [several for one in wanted for several in one]
+    ours, theirs = best_scores(filled), best_scores(wanted)
+    slots = list(chain.from_iterable(wanted))
+    pairs = zip(chain.from_iterable(filled), slots, strict=True)
+    same = [own[0].tokens == other[0].tokens for own, other in pairs]
+    distinct = sum(len({filling.tokens for filling in several}) for several in slots)
     worse = [
         {"query": i, "by": round(float(theirs[:, i].mean() - ours[:, i].mean()), 6)}
         for i in range(len(queries))
@@ -134,9 +137,7 @@ def measure_setting(
         "worse_lengths": round(float((ours < theirs - TOLERANCE).mean()), 4),
         "better_lengths": round(float((ours > theirs + TOLERANCE).mean()), 4),
         "same": round(float(np.mean(same)), 4),
-        "duplicates": round(
-            1 - sum(len({f.tokens for f in s}) for s in slots) / sum(map(len, slots)), 4
-        ),
+        "duplicates": round(1 - distinct / sum(map(len, slots)), 4),
     }
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import multiprocessing
-import os
 import tempfile
 import time
 from collections.abc import Iterator
@@ -32,18 +31,17 @@ WORKERS, AT_ONCE = 8, 64  # AT_ONCE: documents that the reader hands over togeth
 
 def _time_linking(linker: DictionaryLinker, task: Any, path: Path) -> dict[str, Any]:
     write_part(linker, task, path, format=None, empty="error", encoding="utf-8")
-    # of this process since it began
-    return {"process": os.getpid(), "seconds": time.process_time()}
+    return {"seconds": time.process_time()}  # of this process since it began
 
 
 def _busiest(waiting: float, done: list[dict[str, Any]]) -> float:
     """CPU seconds of the process with most of them; `waiting` are those of the one that began the
     others."""
-    seconds = {
-        pid: max(own["seconds"] for own in done if own["process"] == pid)
-        for pid in {own["process"] for own in done}
-    }
-    return max(waiting, *seconds.values())
+    return max(waiting, *(own["seconds"] for own in done))
+
+
+def read_all(files: list[Path]) -> str:
+    return "".join(file.read_text("utf-8") for file in files)
 
 
 def ours(linker: DictionaryLinker, files: list[Path], out: Path) -> tuple[float, str]:
@@ -54,9 +52,8 @@ def ours(linker: DictionaryLinker, files: list[Path], out: Path) -> tuple[float,
         start = time.process_time()
         done = folder.map(_time_linking, parts, lambda: linker, workers=WORKERS, engine="processes")
         waiting = time.process_time() - start
-    return _busiest(waiting, done), "".join(
-        (out / part_name(number)).read_text("utf-8") for number in range(len(parts))
-    )
+    written = [out / part_name(number) for number in range(len(parts))]
+    return _busiest(waiting, done), read_all(written)
 
 
 _begun: tuple[DictionaryLinker, Path]  # of the reference's workers, which are forks
@@ -66,11 +63,10 @@ def _link_batch(batch: tuple[int, list[Document]]) -> dict[str, Any]:
     linker, folder = _begun
     number, read = batch
     with open(folder / part_name(number), "w", encoding="utf-8") as handle:
-        for document, mentions in zip(
-            read, linker.link_all([document.text for document in read]), strict=True
-        ):
+        linked = linker.link_all([document.text for document in read])
+        for document, mentions in zip(read, linked, strict=True):
             handle.write(json.dumps(record_of(document, mentions), ensure_ascii=False) + "\n")
-    return {"process": os.getpid(), "seconds": time.process_time()}
+    return {"seconds": time.process_time()}
 
 
 def _read(files: list[Path]) -> Iterator[tuple[int, list[Document]]]:
@@ -90,9 +86,7 @@ def reference(linker: DictionaryLinker, files: list[Path], out: Path) -> tuple[f
         start = time.process_time()
         done = list(pool.imap(_link_batch, _read(files)))
         reading = time.process_time() - start
-    return _busiest(reading, done), "".join(
-        path.read_text("utf-8") for path in sorted(out.iterdir())
-    )
+    return _busiest(reading, done), read_all(sorted(out.iterdir()))
 
 
 def measure_speed(documents: int = 20_000, files: int = 160, names: int = 60_000) -> dict[str, Any]:
@@ -110,9 +104,9 @@ def measure_speed(documents: int = 20_000, files: int = 160, names: int = 60_000
     with tempfile.TemporaryDirectory() as place:
         for compressed in (False, True):
             kind = "compressed" if compressed else "plain"
-            made = pubmed(Path(place) / kind, texts, documents, files, compressed)
-            own, written = ours(linker, made, Path(place) / f"{kind}-out")
-            other, wanted = reference(linker, made, Path(place) / f"{kind}-other")
+            paths = pubmed(Path(place) / kind, texts, documents, files, compressed)
+            own, written = ours(linker, paths, Path(place) / f"{kind}-out")
+            other, wanted = reference(linker, paths, Path(place) / f"{kind}-other")
             settings.append(
                 {
                     "setting": f"{kind} XML",
@@ -121,7 +115,7 @@ def measure_speed(documents: int = 20_000, files: int = 160, names: int = 60_000
                     "documents": documents,
                     "files": files,
                     "names": names,
-                    "bytes": sum(path.stat().st_size for path in made),
+                    "bytes": sum(path.stat().st_size for path in paths),
                     "equal": written == wanted,
                     "ours": round(own, 3),
                     "reference": round(other, 3),

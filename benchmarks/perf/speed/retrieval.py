@@ -25,9 +25,9 @@ SCORES = 1e-5
 def one_at_a_time(queries: np.ndarray, vectors: np.ndarray, k: int) -> Found:
     scores, rows = [], []
     for query in queries:
-        every = vectors @ query
-        order = np.argsort(-every)[:k]
-        scores.append(every[order])
+        products = vectors @ query
+        order = np.argsort(-products)[:k]
+        scores.append(products[order])
         rows.append(order)
     return Found(np.stack(scores), np.stack(rows))
 

@@ -32,15 +32,15 @@ def pad_pairs(data: SapBERTData, numbers: np.ndarray) -> list[tuple[Tensor, Tens
     25."""
     assert data.pairs is not None
     rows = data.pairs[numbers]
-    found = []
+    batches = []
     for column in (0, 1):
         ids = torch.full((len(rows), LENGTH), int(data.tokenizer.pad_token_id))  # type: ignore[call-overload]
         mask = torch.zeros(len(rows), LENGTH)
         for row in range(len(rows)):
             own = data.make_batch(rows[row, column, None], rows[row, 2, None]).input_ids[0][0]
             ids[row, : len(own)], mask[row, : len(own)] = own, 1
-        found.append((ids, mask.long(), torch.from_numpy(rows[:, 2])))
-    return found
+        batches.append((ids, mask.long(), torch.from_numpy(rows[:, 2])))
+    return batches
 
 
 def ours(model: SapBERT, batch: SapBERTBatch) -> Tensor:

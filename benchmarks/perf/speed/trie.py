@@ -27,10 +27,10 @@ from benchmarks.perf.speed._names import EOS, VOCABULARY, nest_names, synthetic
 
 def print_dictionaries(count: int) -> None:
     """Build them; print what it took, and a digest of the names in them."""
-    made = synthetic(count)
+    arrays = synthetic(count)
     gc.collect()
     before, started = resident("VmRSS"), time.perf_counter()
-    trie = nest_names(*made)
+    trie = nest_names(*arrays)
     seconds, after = time.perf_counter() - started, resident("VmRSS")
     digest = names = 0
     open_: list[tuple[tuple[int, ...], dict[int, Any]]] = [((), trie)]
@@ -69,10 +69,10 @@ def measure_speed(names: int = 900_000) -> dict[str, Any]:
     """
     from kg.search.trie import Ragged, Trie
 
-    made = Ragged(*synthetic(names))
+    ragged = Ragged(*synthetic(names))
     with tempfile.TemporaryDirectory() as place:
         started = time.perf_counter()
-        trie = Trie.build(made, vocabulary=VOCABULARY, identity="synthetic")
+        trie = Trie.build(ragged, vocabulary=VOCABULARY, identity="synthetic")
         build = time.perf_counter() - started
         folder = trie.save(Path(place) / "trie")
         ours = call_alone("benchmarks.perf.speed.trie:print_arrays", {"folder": folder})
@@ -80,7 +80,7 @@ def measure_speed(names: int = 900_000) -> dict[str, Any]:
     setting = {
         "setting": f"{names} names",
         "distinct": ours["names"],
-        "pieces": round(len(made.tokens) / names, 2),
+        "pieces": round(len(ragged.tokens) / names, 2),
         "bytes": round(1e6 * ours["megabytes"] / ours["names"], 1),
         "reference_bytes": round(1e6 * reference["megabytes"] / reference["names"], 1),
         "array_bytes": round(trie.nbytes / len(trie), 1),
