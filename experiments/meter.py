@@ -134,8 +134,8 @@ class Meter(pl.Callback):
         self.hidden = 0
         self.hooks = [
             layer.register_forward_pre_hook(
-                lambda layer, given, named: self.count(
-                    layer, *states_and_mask(given, named), id(layer) in first
+                lambda layer, inputs, named: self.count(
+                    layer, *states_and_mask(inputs, named), id(layer) in first
                 ),
                 with_kwargs=True,
             )

@@ -172,7 +172,7 @@ def commands(
     typed = shlex.split(args)
     words += typed if rehearsed else []
     stages: list[Stage] = []
-    before = [own for variant in trained.values() for own in variant.get("stages", [])]
+    before = [stage for variant in trained.values() for stage in variant.get("stages", [])]
     used: set[str] = set()
     for stage in [*profile["stages"], *before]:
         if stage.get("unless", "") not in inputs_typed:
@@ -187,8 +187,8 @@ def commands(
     check_used(paper, profile_name, inputs_typed, used)
     for name, variant in trained.items():
         files = layered_configs(paper, training["configs"], variant, profile)
-        own = option_words(fill_all(common | variant.get("arguments", {}), values))
-        options = [*option_words({"config": files}), *words, *own]
+        arguments = option_words(fill_all(common | variant.get("arguments", {}), values))
+        options = [*option_words({"config": files}), *words, *arguments]
         options += ["--result", str(work / f"result-{name}.json")]
         options += [] if rehearsed else typed
         together = variant.get("together") if "experiments/common/cpu.yaml" in words else None
