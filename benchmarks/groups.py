@@ -43,10 +43,10 @@ class Group(NamedTuple):
             if key not in result.tallies:
                 continue
             seed = _seed_of_result(result)
-            own = np.asarray(result.tallies[key])
+            counted = np.asarray(result.tallies[key])
             if seed in tallies and result.kind != "synonyms":
-                own = tallies[seed] + own
-            tallies[seed] = own  # of two scores of synonyms the newer one counts
+                counted = tallies[seed] + counted
+            tallies[seed] = counted  # of two scores of synonyms the newer one counts
         return tallies
 
     def interval(self, key: str) -> tuple[float, float] | None:
@@ -105,12 +105,12 @@ def group_results(results: Iterable[Result]) -> dict[str, Group]:
         trainings: dict[str, list[Result]] = defaultdict(list)
         for result in _drop_replaced(several):
             trainings[training_of(result.model.run)].append(result)
-        for training, own in trainings.items():
+        for training, members in trainings.items():
             title = name
             if training and len(trainings) > 1:
                 title += f" of pre-training {training}"
-            kind = "pre-training" if _seeds_are_runs(own) else "fine-tuning"
-            groups[title] = Group(title, kind, own)
+            kind = "pre-training" if _seeds_are_runs(members) else "fine-tuning"
+            groups[title] = Group(title, kind, members)
     return groups
 
 

@@ -177,7 +177,8 @@ def format_overlaps(
             count.different_known / max(count.different, 1),
         ]
         lines.append(
-            f"{name:<16}{count.mentions:>10,}{count.known:>10,}{shares[0]:>8.1%}{count.different:>11,}{count.different_known:>10,}{shares[1]:>8.1%}"
+            f"{name:<16}{count.mentions:>10,}{count.known:>10,}{shares[0]:>8.1%}"
+            f"{count.different:>11,}{count.different_known:>10,}{shares[1]:>8.1%}"
         )
     return "\n".join(
         [

@@ -59,7 +59,7 @@ def samples_of(linker: Linkable, fold: prepare.Prepared) -> dict[str, list[Sampl
         sample = sample_of(parts[0], context, ranked[0], fold.names, right)
         part = "held_out" if owner in held else "train"
         samples[part].setdefault(digest(sample), sample)
-    return {part: list(own.values()) for part, own in samples.items()}
+    return {part: list(unique.values()) for part, unique in samples.items()}
 
 
 def reranked_scores(asked: Reranking) -> list[list[Result]]:

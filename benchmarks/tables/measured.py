@@ -89,7 +89,7 @@ def find_linking(
 ) -> list[Result]:
     """Results of a linking task's split, all of one protocol but for `varies`; of each baseline the
     last one alone."""
-    folds = ",".join(map(str, choices.folds)) or "all"
+    folds = ",".join(map(str, sorted(set(choices.folds)))) or "all"  # as a protocol records them
     split = choices.split or split
     results = [
         r

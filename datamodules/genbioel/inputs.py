@@ -86,7 +86,6 @@ class Inputs:
             raise InputError(
                 f'tokenizer: " {IS}" is {len(linking)} tokens; expected one, from which the names'
                 " hang. Take a BART's, or train one: kepl data tokenizer --help"
-                " --help"
             )
         self.linking = linking[0]
         self.start, self.end = self.ids([START, END])

@@ -147,6 +147,8 @@ def test_what_a_file_must_not_say(tmp_path: Path, change: dict[str, Any], messag
         ({"from": [10, 1]}, "BEAMS: expected a low end, at most the other, and a high one, got 10"),
         ({"log": [0, 10]}, "BEAMS: expected a low end, above 0, and a high one, got 0 and 10"),
         ([[1, 2], 3], r"space: BEAMS: expected one value, got \[1, 2\]"),
+        (3, r"space: BEAMS: expected \{log: "),
+        ("32", r"space: BEAMS: expected \{log: "),
     ],
 )
 def test_a_search_has_ranges_that_can_be_searched(
