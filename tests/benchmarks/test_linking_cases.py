@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import csv
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -189,6 +190,18 @@ def test_what_a_table_is_about_may_differ(data: Path, runs: Path) -> None:
     parts = ("dictionary", "dictionary_names", "train_mentions_in_dictionary")
     kept = find_linking("NCBI-EL", "test", Choices(), parts)
     assert sorted(r.label for r in kept) == ["exact", "tfidf"]  # of a baseline the last
+
+
+def test_folds_may_be_named_in_any_order(
+    data: Path, runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A protocol holds its folds in order, each once."""
+    result = score("NCBI-EL", data)
+    stored = replace(result, protocol={**result.protocol, "fold_numbers": "0,1"})
+    monkeypatch.setattr("benchmarks.tables.measured.list_stored", lambda *_: [stored])
+    for folds in ([0, 1], [1, 0], [1, 0, 1]):
+        assert find_linking("NCBI-EL", "test", Choices(folds=folds)) == [stored]
+    assert find_linking("NCBI-EL", "test", Choices(folds=[1])) == []
 
 
 def test_the_reported_numbers_are_whole() -> None:
