@@ -137,13 +137,13 @@ class Evaluate(Evaluation):
     """
 
     def run(self) -> list[Result]:
-        check_task(self.task, self.own)
+        check_task(self.task, self.annotated)
         if self.target_precision is None:
             return self._score()
         from benchmarks.linking.precision import SPLITS, check_precision
 
         check_precision(self)
-        if self.own.gold:
+        if self.annotated.gold:
             return replace(self, target_precision=None).run()
         dev, test = (
             replace(self, target_precision=None, part=replace(self.part, split=split)).run()
@@ -166,7 +166,7 @@ class Evaluate(Evaluation):
         model is named, which links given mentions."""
         from datamodules.tasks.linking import END_TO_END
 
-        return self.task in END_TO_END or (bool(self.own.gold) and self.model is None)
+        return self.task in END_TO_END or (bool(self.annotated.gold) and self.model is None)
 
     def show(self, results: list[Result]) -> str:
         if self.target_precision is not None:
@@ -181,20 +181,20 @@ class Evaluate(Evaluation):
         from benchmarks.linking.precision import format_precision, halves, read_answers
 
         answers = read_answers(results[-1])
-        if self.own.gold:
+        if self.annotated.gold:
             dev, test = halves(answers)
-            shown = replace(self, target_precision=None).show(results)
+            lines = replace(self, target_precision=None).show(results)
         else:
             dev, test = read_answers(results[0]), answers
-            shown = replace(self, target_precision=None).show(results[1:])
-        return f"{shown}\n\n{format_precision(precision, dev, test)}"
+            lines = replace(self, target_precision=None).show(results[1:])
+        return f"{lines}\n\n{format_precision(precision, dev, test)}"
 
 
 def show_linkers(results: Sequence[list[Result]]) -> str:
     """Scores of linkers, each beside both baselines."""
     from benchmarks.linking.evaluate import format_scores
 
-    return "\n".join(format_scores(one) for one in results)
+    return "\n".join(format_scores(result) for result in results)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,12 +231,12 @@ class Peers:
     threshold: float | None = None
     linker: LinkerOptions = LinkerOptions()
     files: Files = Files()
-    own: Gold = Gold()
+    annotated: Gold = Gold()
 
     def run(self) -> tuple[Annotated, list[Run]]:
         from benchmarks.peers import compare_peers
 
-        check_task(self.task, self.own)
+        check_task(self.task, self.annotated)
         return compare_peers(
             self.task,
             [chain.strip() for chain in self.chains.split(";") if chain.strip()],
@@ -246,7 +246,7 @@ class Peers:
             nil=self.threshold,
             linker=self.linker,
             files=self.files,
-            own=self.own,
+            annotated=self.annotated,
         )
 
     def show(self, results: tuple[Annotated, list[Run]]) -> str:
@@ -283,24 +283,29 @@ class Compare:
     page: Path | None = None
     graph: Path | None = None
     chains: Sequence[str] = ()
-    own: Gold = Gold()
+    annotated: Gold = Gold()
 
     def run(self) -> str:
         from benchmarks import compare as comparing
 
-        check_task(self.task, self.own)
-        if not self.own.gold:
-            found = comparing.find_comparisons(self.task, self.profile, self.samples, self.split)
+        check_task(self.task, self.annotated)
+        if not self.annotated.gold:
+            comparisons = comparing.find_comparisons(
+                self.task, self.profile, self.samples, self.split
+            )
         elif self.chains:
             part = Folds(graph=self.graph)
-            asked = [Evaluation(own=self.own, part=part, chain=chain) for chain in self.chains]
-            found = [comparing.compare_chains(asked)]
+            evaluations = [
+                Evaluation(annotated=self.annotated, part=part, chain=chain)
+                for chain in self.chains
+            ]
+            comparisons = [comparing.compare_chains(evaluations)]
         else:
-            name, advice = self.own.name(self.graph), self.own.advice(self.graph)
-            found = [comparing.compare_linkers(name, advice=advice)]
-        text = comparing.format_comparisons(found, self.base)
+            name, advice = self.annotated.name(self.graph), self.annotated.advice(self.graph)
+            comparisons = [comparing.compare_linkers(name, advice=advice)]
+        text = comparing.format_comparisons(comparisons, self.base)
         if self.page:
-            text += f"\npage: {comparing.write_page(found, self.page, self.base)}"
+            text += f"\npage: {comparing.write_page(comparisons, self.page, self.base)}"
         return text
 
 
@@ -339,14 +344,14 @@ class Curve:
         from benchmarks.curves import draw_curve, format_curve, score_curve
         from core.tracking import folder_name, runs_folder
 
-        asked = SeedTraining(
+        training = SeedTraining(
             task=self.task,
             seeds=self.seeds,
             epochs=self.epochs,
             files=self.files,
             machine=self.machine,
         )
-        points = score_curve(asked, self.models, self.shares)
+        points = score_curve(training, self.models, self.shares)
         path = self.out or runs_folder() / "curves" / f"{folder_name(self.task)}.png"
         draw_curve(points, path)
         return f"{format_curve(points, self.base)}\nFigure: {path}"
@@ -400,14 +405,16 @@ class Cases:
     folds: Sequence[int] = ()
     graph: Path | None = None
     files: Files = Files()
-    own: Gold = Gold()
+    annotated: Gold = Gold()
 
     def run(self) -> str:
         from benchmarks.linking.cases import scored_run, write_cases
 
-        check_task(self.task, self.own)
+        check_task(self.task, self.annotated)
         part = Folds(split=self.split, folds=list(self.folds), graph=self.graph)
-        return write_cases(scored_run(self.task, self.of, part, self.files, self.own), self.top)
+        return write_cases(
+            scored_run(self.task, self.of, part, self.files, self.annotated), self.top
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -462,8 +469,8 @@ class Overlap:
     def run(self) -> str:
         from benchmarks.overlap import format_overlaps, overlaps
 
-        found = overlaps(self.task, self.graph, self.model, self.ckpt, self.files)
-        return format_overlaps(*found)
+        overlap = overlaps(self.task, self.graph, self.model, self.ckpt, self.files)
+        return format_overlaps(*overlap)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -99,7 +99,7 @@ def compare_chains(evaluations: Sequence[Evaluation]) -> Comparison:
     """Chains on one's own annotated texts, each scored first."""
     from benchmarks.linking.ends import score_chain
 
-    results = [score_chain(asked) for asked in evaluations]
+    results = [score_chain(evaluation) for evaluation in evaluations]
     first = results[0]
     groups = list(group_results(results).values())
     return Comparison(f"{first.task}, {first.split} {first.metric}", groups, first.metric)
@@ -133,8 +133,8 @@ def write_page(comparisons: Sequence[Comparison], path: Path, base: str | None =
             mean = _mean(group, comparison.key)
             bar = _draw_interval(mean, first, last, low, high)
             scale, digits, _ = style_of(group)
-            shown = [f"{scale * value:.{digits}f}" for value in (mean, first, last)]
-            cells = [html.escape(group.label), shown[0], f"{shown[1]} to {shown[2]}", bar]
+            bounds = [f"{scale * value:.{digits}f}" for value in (mean, first, last)]
+            cells = [html.escape(group.label), bounds[0], f"{bounds[1]} to {bounds[2]}", bar]
             parts.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
         lines = [*format_tests(rows, comparison.key, base), *comparison.left_out]
         parts.append("</table>" + "".join(f"<p>{html.escape(line)}</p>" for line in lines))

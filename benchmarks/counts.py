@@ -87,9 +87,9 @@ def count_rows(
         except InputError as error:
             note = str(error)
         units = {(p.source, p.unit): p.sizes for p in definition.published}
-        own = UNIT[definition.kind]
-        if splits and not any(unit == own for _, unit in units):
-            units["", own] = {}
+        unit_counted = UNIT[definition.kind]
+        if splits and not any(unit == unit_counted for _, unit in units):
+            units["", unit_counted] = {}
         for (source, unit), sizes in units.items():
             for split in SPLITS:
                 if split not in sizes and split not in splits:

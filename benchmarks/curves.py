@@ -82,14 +82,16 @@ def epochs_of(task: str, share: float, epochs: int | None) -> int | None:
     return math.ceil(whole / math.sqrt(share))
 
 
-def score_curve(asked: SeedTraining, models: Sequence[str], shares: Sequence[float]) -> list[Point]:
+def score_curve(
+    training: SeedTraining, models: Sequence[str], shares: Sequence[float]
+) -> list[Point]:
     """The results of every system at every share, smallest first; the trivial baseline among
     them.
 
     asked: task, seeds and settings of the fine-tuning; its `model` and `share` are not used.
     Raises InputError for a share that cannot be.
     """
-    definition = find_task(asked.task)
+    definition = find_task(training.task)
     if wrong := [share for share in shares if not 0 < share <= 1]:
         raise InputError(f"shares: {wrong[0]:g}; expected numbers above 0 and at most 1")
     systems = name_systems(models)
@@ -97,10 +99,10 @@ def score_curve(asked: SeedTraining, models: Sequence[str], shares: Sequence[flo
     points = []
     for share in sorted(set(shares)):
         for name, model in systems.items():
-            epochs = epochs_of(definition.name, share, asked.epochs)
-            own = replace(asked, model=model, share=share, epochs=epochs)
+            epochs = epochs_of(definition.name, share, training.epochs)
+            point_training = replace(training, model=model, share=share, epochs=epochs)
             LOG.info(f"{name}, {share:.0%} of the training documents")
-            points.append(Point(name, share, score_seeds(own)))
+            points.append(Point(name, share, score_seeds(point_training)))
         protocol = points[-1].results[0].protocol
         seeds = {result.seed for result in points[-1].results}
         trivial = [
@@ -130,8 +132,8 @@ def format_curve(points: Sequence[Point], base: str | None = None) -> str:
     for share in sorted({p.share for p in points}):
         cells = []
         for name in names:
-            own = [p for p in points if (p.system, p.share) == (name, share)]
-            mean, sd = spread(group_of(own[0]).values())
+            scores = [p for p in points if (p.system, p.share) == (name, share)]
+            mean, sd = spread(group_of(scores[0]).values())
             cells.append(f"{mean:.4f}" + (f" ± {sd:.4f}" if sd is not None else ""))
         lines.append(f"{share:<8.0%}" + "".join(f"{cell:>20}" for cell in cells))
     for share in sorted({p.share for p in points}):
@@ -150,9 +152,9 @@ def draw_curve(points: Sequence[Point], path: Path) -> None:
     axis = figure.subplots()
     names = list(dict.fromkeys(p.system for p in points))
     for number, name in enumerate(names):
-        own = sorted((p for p in points if p.system == name), key=lambda p: p.share)
-        values = [group_of(p).values() for p in own]
-        shares, means = [100 * p.share for p in own], [float(np.mean(v)) for v in values]
+        line = sorted((p for p in points if p.system == name), key=lambda p: p.share)
+        values = [group_of(p).values() for p in line]
+        shares, means = [100 * p.share for p in line], [float(np.mean(v)) for v in values]
         colour = COLOURS[number % len(COLOURS)]
         style = "--" if name == TRIVIAL else "-"
         axis.plot(shares, means, style, marker="o", color=colour, label=name, linewidth=1.6)

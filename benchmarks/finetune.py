@@ -39,16 +39,16 @@ from inference.mlflow_model import MODEL, write_reference
 LOG = logging.getLogger(__name__)
 
 
-def score_seeds(asked: SeedTraining) -> list[Result]:
+def score_seeds(training: SeedTraining) -> list[Result]:
     """Measure the task's trivial baseline, train and score the seeds. The baseline is logged first
     and kept among the task's results."""
 
     def measure(name: str, task: Task, checksum: str, seeds: list[int]) -> None:
-        for seed in seeds if asked.share != 1 else [0]:
-            trivial = save_trivial(name, task, checksum, asked.profile, asked.share, seed)
+        for seed in seeds if training.share != 1 else [0]:
+            trivial = save_trivial(name, task, checksum, training.profile, training.share, seed)
             LOG.info(format_trivial(trivial))
 
-    return seed_results(train_seeds(asked, measure))
+    return seed_results(train_seeds(training, measure))
 
 
 def seed_results(seeds: Seeds) -> list[Result]:

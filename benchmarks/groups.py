@@ -130,9 +130,11 @@ def _drop_replaced(several: list[Result]) -> list[Result]:
         newest_of = {(r.model.run, r.seed, digest(dict(r.protocol))): r for r in several}
         return list(newest_of.values())
     newest = {r.model.run: r.request for r in several}  # oldest first: the last one stays
-    kept = [r for r in several if r.request == newest[r.model.run] and bool(r.model.run) == runs]
-    check_seeds(kept)
-    return sorted(kept, key=lambda r: (r.model.run, r.seed))
+    newest_results = [
+        r for r in several if r.request == newest[r.model.run] and bool(r.model.run) == runs
+    ]
+    check_seeds(newest_results)
+    return sorted(newest_results, key=lambda r: (r.model.run, r.seed))
 
 
 def check_seeds(results: Sequence[Result]) -> None:

@@ -86,8 +86,8 @@ def compare_knowledge(
     LOG.info(ahead)
 
     def score(shares: list[float], seeds: int) -> list[Point]:
-        asked = SeedTraining(task=design["task"], seeds=str(seeds), files=files, machine=machine)
-        return score_curve(asked, design["systems"], shares) if shares else []
+        training = SeedTraining(task=design["task"], seeds=str(seeds), files=files, machine=machine)
+        return score_curve(training, design["systems"], shares) if shares else []
 
     points = score([s for s in design["shares"] if s == 1], design["seeds"])
     points += score([s for s in design["shares"] if s != 1], design["curve_seeds"])

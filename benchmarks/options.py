@@ -194,7 +194,7 @@ class Evaluation:
     work: Work = Work()
     matching: Matching = Matching()
     part: Folds = Folds()
-    own: Gold = Gold()
+    annotated: Gold = Gold()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -282,9 +282,9 @@ def check_epochs(epochs: int | None) -> None:
         raise InputError(f"EPOCHS={epochs}: expected a number of at least 1")
 
 
-def check_task(task: str, own: Gold, option: str = "--gold") -> None:
+def check_task(task: str, annotated: Gold, option: str = "--gold") -> None:
     """Raise InputError unless either a task or one's own annotated texts are given."""
-    if bool(task) == bool(own.gold):
+    if bool(task) == bool(annotated.gold):
         raise InputError(
             f"TASK is missing: a task (kepl tasks), or {option} with one's own annotated texts"
             if not task

@@ -40,9 +40,9 @@ class Overlap(NamedTuple):
     """Mentions of a set, how many of them are known, and the same of different mentions."""
 
     mentions: int
-    known: int
+    in_graph: int
     different: int
-    different_known: int
+    different_in_graph: int
 
 
 def form(name: str) -> str:
@@ -141,7 +141,7 @@ def overlaps(
         raise InputError(
             f"{wrong[0]}: a task without annotated mentions; expected one of entities or relations"
         )
-    asked, graph_names = known_forms(graph, model, ckpt)
+    forms, graph_names = known_forms(graph, model, ckpt)
     counted: dict[str, Overlap | None] = {}
     missing: dict[str, str] = {}
     for definition in definitions:
@@ -158,11 +158,11 @@ def overlaps(
         raise InputError(
             "no set could be counted:\n" + "\n".join(f"  {n}: {why}" for n, why in missing.items())
         )
-    return asked, counted, missing
+    return forms, counted, missing
 
 
 def format_overlaps(
-    asked: str, counted: Mapping[str, Overlap | None], missing: Mapping[str, str]
+    forms: str, counted: Mapping[str, Overlap | None], missing: Mapping[str, str]
 ) -> str:
     """The counts as aligned text, what was not counted below."""
     lines = [
@@ -173,16 +173,16 @@ def format_overlaps(
             lines.append(f"{name:<16}{'-':>10}")
             continue
         shares = [
-            count.known / max(count.mentions, 1),
-            count.different_known / max(count.different, 1),
+            count.in_graph / max(count.mentions, 1),
+            count.different_in_graph / max(count.different, 1),
         ]
         lines.append(
-            f"{name:<16}{count.mentions:>10,}{count.known:>10,}{shares[0]:>8.1%}"
-            f"{count.different:>11,}{count.different_known:>10,}{shares[1]:>8.1%}"
+            f"{name:<16}{count.mentions:>10,}{count.in_graph:>10,}{shares[0]:>8.1%}"
+            f"{count.different:>11,}{count.different_in_graph:>10,}{shares[1]:>8.1%}"
         )
     return "\n".join(
         [
-            f"mentions that {asked} has a name for",
+            f"mentions that {forms} has a name for",
             "",
             *lines,
             *(f"{n}: not counted: {w.splitlines()[0]}" for n, w in missing.items()),

@@ -45,20 +45,22 @@ def p_value(p: float) -> str:
 def pair_results(system: Group, other: Group, key: str) -> tuple[Comparison, int] | None:
     """(first minus other over the seeds that they share, how many seeds); None without a common
     seed, or other examples."""
-    own, theirs = system.tallies(key), other.tallies(key)
-    if not own or not theirs:
+    tallies, theirs = system.tallies(key), other.tallies(key)
+    if not tallies or not theirs:
         return None
     # what trains nothing is the same for every seed
-    if system.is_trivial and set(own) == {0}:
-        own = dict.fromkeys(theirs, own[0])
+    if system.is_trivial and set(tallies) == {0}:
+        tallies = dict.fromkeys(theirs, tallies[0])
     elif other.is_trivial and set(theirs) == {0}:
-        theirs = dict.fromkeys(own, theirs[0])
+        theirs = dict.fromkeys(tallies, theirs[0])
     elif system.kind != other.kind and system.results[0].kind != "linking":
         return None
-    common = sorted(set(own) & set(theirs))
-    if not common or any(own[s].shape != theirs[s].shape for s in common):
+    common = sorted(set(tallies) & set(theirs))
+    if not common or any(tallies[s].shape != theirs[s].shape for s in common):
         return None
-    return compare_systems({s: theirs[s] for s in common}, {s: own[s] for s in common}), len(common)
+    return compare_systems({s: theirs[s] for s in common}, {s: tallies[s] for s in common}), len(
+        common
+    )
 
 
 def difference(
@@ -155,14 +157,14 @@ def versus(title: str, groups: Sequence[Group], key: str, base: str | None = Non
     lines = [f"{title}, {len(tallies):,} {style.over}, the same for all"]
     width = max(30, 2 + max(len(system.label) for system in order))
     for system in order:
-        own = scores[system.label]
-        sd = f" ± {s * np.std(own, ddof=1):.{d}f}" if len(own) > 1 else ""
+        system_scores = scores[system.label]
+        sd = f" ± {s * np.std(system_scores, ddof=1):.{d}f}" if len(system_scores) > 1 else ""
         low, high = system.interval(key) or (float("nan"), float("nan"))
         numbers = ",".join(map(str, sorted(system.tallies(key))))
         seeds = "" if system.results[0].kind == "linking" else f"  {system.kind} seeds {numbers}"
         lines.append(
-            f"{system.label:<{width}}{s * np.mean(own):.{d}f}{sd}  95 % interval {s * low:.{d}f} to"
-            f" {s * high:.{d}f}{seeds}"
+            f"{system.label:<{width}}{s * np.mean(system_scores):.{d}f}{sd}  95 % interval"
+            f" {s * low:.{d}f} to {s * high:.{d}f}{seeds}"
         )
     return "\n".join([*lines, *format_tests(order, key, base)])
 

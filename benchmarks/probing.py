@@ -105,9 +105,9 @@ def folder_of(graph: str, templates: str | None = None, files: Files | None = No
         return out
     if (Path(graph) / asked.FILE).is_file():
         return Path(graph)
-    own = graph_folder(graph)
-    name = "hpo" if graph == "hpo" else fingerprint(own)[:12]
-    return asked.build_queries(str(own), str(place / name))
+    graph_path = graph_folder(graph)
+    name = "hpo" if graph == "hpo" else fingerprint(graph_path)[:12]
+    return asked.build_queries(str(graph_path), str(place / name))
 
 
 def sample_queries(queries: Sequence[Query], limit: int | None, seed: int) -> list[Query]:
@@ -133,10 +133,10 @@ def never_guessed(tokenizer: PreTrainedTokenizerFast) -> list[int]:
 
 def texts_of(tokenizer: PreTrainedTokenizerFast, tokens: Sequence[Sequence[int]]) -> list[str]:
     """The text of each filling; a piece of a word at its beginning is shown without its mark."""
-    said: list[str] = tokenizer.batch_decode(
+    texts: list[str] = tokenizer.batch_decode(
         [list(t) for t in tokens], clean_up_tokenization_spaces=False
     )
-    return [text.strip().removeprefix("##") for text in said]
+    return [text.strip().removeprefix("##") for text in texts]
 
 
 def guesses(
@@ -219,8 +219,8 @@ def is_answered(of_query: Sequence[Guess]) -> bool:
 def hits(several: Sequence[Sequence[Guess]]) -> dict[str, np.ndarray]:
     """{measure: (n,) 1 where the query was answered}."""
     return {
-        "recall": np.array([float(is_answered(own)) for own in several]),
-        "strict": np.array([float(is_answered(best_distinct(own))) for own in several]),
+        "recall": np.array([float(is_answered(guesses)) for guesses in several]),
+        "strict": np.array([float(is_answered(best_distinct(guesses))) for guesses in several]),
     }
 
 
@@ -331,7 +331,7 @@ def score_probing(probe: Probing) -> Result:
         lm.to(device), tokenizer, queries, probe.masks, beams, probe.special_tokens, probe.size
     )
     several = by_query(collected, len(queries))
-    distinct = [len({form(g.text) for g in own}) for own in several]
+    distinct = [len({form(g.text) for g in query_guesses}) for query_guesses in several]
     drawn = len(queries) < len(all_queries)
     counted = tallies_of(queries, several)
     result = Result(
@@ -398,9 +398,9 @@ def format_probing(result: Result) -> str:
             low, high = mine.interval(f"{name}/{measure}") or (0.0, 0.0)
             value = 100 * (result.value(measure, name) or 0.0)
             cells.append(f"{value:.2f}{100 * low:>{12 - w}.2f} to {100 * high:.2f}".rjust(27 + w))
-        own = result.scores[name]
+        score = result.scores[name]
         text.append(
-            f"{name:<8}{cells[0]}{cells[1]}{int(own['examples']):>9,}{int(own['relations']):>11,}"
+            f"{name:<8}{cells[0]}{cells[1]}{int(score['examples']):>9,}{int(score['relations']):>11,}"
         )
     left_out = result.details["left_out"].items()
     text += [f"not asked, and counted as not answered: {n:,} {what}" for what, n in left_out]
@@ -423,11 +423,11 @@ def format_probing(result: Result) -> str:
     return "\n".join([*text, examples(queries, scored)])
 
 
-def render_guesses(own: Sequence[Guess]) -> list[str]:
+def render_guesses(guesses: Sequence[Guess]) -> list[str]:
     """As in Table 7: the best guess of one token and the best of several, right ones before others;
     those right in stars."""
     lines = []
-    for group in ([g for g in own if g.masks == 1], [g for g in own if g.masks > 1]):
+    for group in ([g for g in guesses if g.masks == 1], [g for g in guesses if g.masks > 1]):
         best = min(group, key=lambda g: (not g.right, -g.score / g.masks), default=None)
         if best is None:
             lines.append("-")

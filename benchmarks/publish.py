@@ -57,7 +57,7 @@ def publish(
     base = list(group_results(others).values())
     if len(base) > 1:
         raise InputError(
-            f"--against: expected runs of one system, got {', '.join(own.label for own in base)}"
+            f"--against: expected runs of one system, got {', '.join(run.label for run in base)}"
         )
     where = machine or f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}"
     records = []

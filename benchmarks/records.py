@@ -84,19 +84,19 @@ class Record:
             return f"{self.part('value')}{self.unit}{spread}" + (
                 "" if self.interval is None else f" [{self.part('interval')}]"
             )
-        own = getattr(self, name, None)
-        if own is None or name not in ("value", "sd", "interval", "p", "p_seeds", "seeds"):
+        value = getattr(self, name, None)
+        if value is None or name not in ("value", "sd", "interval", "p", "p_seeds", "seeds"):
             raise InputError(f"record {self.id}: has no part {name!r}")
         if name == "seeds":
             return str(len(self.seeds))
         if name in ("p", "p_seeds"):
-            if own < 0.0001:
+            if value < 0.0001:
                 return "< 0.0001"
-            if own < 0.001:
-                return f"{own:.4f}"
-            return f"{own:.3f}" if own < 0.1 else f"{own:.2f}"
+            if value < 0.001:
+                return f"{value:.4f}"
+            return f"{value:.3f}" if value < 0.1 else f"{value:.2f}"
         sign = "+" if self.signed and name != "sd" else ""
-        numbers = own if name == "interval" else (own,)
+        numbers = value if name == "interval" else (value,)
         return ", ".join(f"{number:{sign},.{self.digits}f}" for number in numbers)
 
 
@@ -110,7 +110,7 @@ def load_records(root: Path = ROOT) -> dict[str, dict[str, Record]]:
             continue
         common = dict(read_json(file))
         records = common.pop("records")
-        own = groups.setdefault(file.stem, {})
+        group = groups.setdefault(file.stem, {})
         for entry in records:
             values = common | entry
             if unknown := sorted(set(values) - field_names):
@@ -118,9 +118,9 @@ def load_records(root: Path = ROOT) -> dict[str, dict[str, Record]]:
                     f"{file}: {entry.get('id')}: expected fields of a record, got"
                     f" {', '.join(unknown)}"
                 )
-            if values["id"] in own:
+            if values["id"] in group:
                 raise InputError(f"{file}: two records with the id {values['id']!r}")
-            own[values["id"]] = Record(**values)
+            group[values["id"]] = Record(**values)
     return groups
 
 
@@ -129,15 +129,15 @@ def save_records(group: str, records: Iterable[Record], root: Path = ROOT) -> Pa
     file = root / FOLDER / f"{group}.json"
     before = dict(read_json(file)) if file.is_file() else {"records": []}
     common = {k: v for k, v in before.items() if k != "records"}
-    kept = {entry["id"]: entry for entry in before["records"]}
+    entries = {entry["id"]: entry for entry in before["records"]}
     empty = {entry.name: entry.default for entry in fields(Record)} | {"options": {}, "data": {}}
     for record in records:
         values = {entry.name: getattr(record, entry.name) for entry in fields(Record)}
-        kept[record.id] = {k: v for k, v in values.items() if v != common.get(k, empty[k])}
+        entries[record.id] = {k: v for k, v in values.items() if v != common.get(k, empty[k])}
     head = "".join(
         f" {json.dumps(k)}: {json.dumps(v, ensure_ascii=False)},\n" for k, v in common.items()
     )
-    lines = ",\n".join("  " + json.dumps(entry, ensure_ascii=False) for entry in kept.values())
+    lines = ",\n".join("  " + json.dumps(entry, ensure_ascii=False) for entry in entries.values())
     with atomic_write(file) as handle:
         handle.write(f'{{\n{head} "records": [\n{lines}\n ]\n}}\n')
     return file
@@ -195,8 +195,8 @@ def problems(root: Path = ROOT) -> list[str]:
     for page in documents(root):
         text, name = page.read_text(), page.relative_to(root)
         groups = set(" ".join(GROUPS.findall(text)).split())
-        for _, table, shown, _ in TABLE.findall(text):
-            if render(table, records, root) != shown:
+        for _, table, numbers, _ in TABLE.findall(text):
+            if render(table, records, root) != numbers:
                 messages.append(
                     f"{name}: the table {table} differs from its records; write it: make results"
                 )
@@ -209,8 +209,8 @@ def problems(root: Path = ROOT) -> list[str]:
             if phrase in prose:
                 used.add(phrase)
                 prose = prose.replace(phrase, " " * len(phrase))
-        own = [record for group in groups for record in records.get(group, {}).values()]
-        forms = list_printed_forms(own)
+        published = [record for group in groups for record in records.get(group, {}).values()]
+        forms = list_printed_forms(published)
         for match in DECIMAL.finditer(prose):
             if plain(match[0]) not in forms:
                 line = prose.count("\n", 0, match.start()) + 1

@@ -234,10 +234,10 @@ def result_folder(result: Result) -> Path:
     place = runs_folder() / result.kind
     if result.kind == "linking":
         place /= folder_name(result.task)
-    own = digest(
+    identity = digest(
         [result.model.identity, dict(result.options), result.details.get("linker"), result.seed]
     )[:8]
-    return place / digest(dict(result.protocol))[:12] / f"{folder_name(result.label)}-{own}"
+    return place / digest(dict(result.protocol))[:12] / f"{folder_name(result.label)}-{identity}"
 
 
 # MLflow

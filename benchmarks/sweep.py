@@ -58,14 +58,14 @@ def parent_of(sweep: Sweep, folder: Path) -> str:
     """The sweep's own MLflow run; made once. Raises InputError where MLflow, which the runs are
     compared in, does not answer."""
     tags = {"kind": "sweep", "commit": commit(), "folder": str(folder)}
-    with Journal(folder, sweep.experiment, f"sweep {sweep.name}", tags) as own:
-        own.params({"command": shlex.join(sweep.words), **sweep.settings})
-    if not own.run_id:
+    with Journal(folder, sweep.experiment, f"sweep {sweep.name}", tags) as journal:
+        journal.params({"command": shlex.join(sweep.words), **sweep.settings})
+    if not journal.run_id:
         raise InputError(
             f"MLflow at {tracking_uri()} does not answer, and a sweep compares its runs there."
             " Start it first."
         )
-    return own.run_id
+    return journal.run_id
 
 
 class _Points:
@@ -86,17 +86,17 @@ class _Points:
 
     def environment(self, point: dict[str, Any], slot: int) -> dict[str, str]:
         """The environment of a point's process."""
-        own = dict(os.environ)
-        own["KEPL_TAGS"] = json.dumps(
+        variables = dict(os.environ)
+        variables["KEPL_TAGS"] = json.dumps(
             {"mlflow.parentRunId": self.parent, POINT: json.dumps(point, ensure_ascii=False)}
         )
         if self.at_once > 1:
             threads = 1 if self.engine == "ray" else max(1, self.cores // self.at_once)
-            own.setdefault("OMP_NUM_THREADS", str(threads))
+            variables.setdefault("OMP_NUM_THREADS", str(threads))
             chooses = "DEVICES" in self.sweep.settings | point
             if self.engine != "ray" and self.gpus and not chooses:
-                own["CUDA_VISIBLE_DEVICES"] = self.gpus[slot % len(self.gpus)]
-        return own
+                variables["CUDA_VISIBLE_DEVICES"] = self.gpus[slot % len(self.gpus)]
+        return variables
 
     def run(self, number: int) -> int:
         """The exit code of a point; 0 where it is done already."""
@@ -234,9 +234,11 @@ def table(sweep: Sweep, rows: list[dict[str, Any]]) -> list[list[str]]:
         metrics = [metric for metric in sweep.report if metric in metrics]
     lines = [[*varied, "name", *metrics, "MLflow run"]]
     for row in rows:
-        own = row["metrics"]
+        point_metrics = row["metrics"]
         point = [str(row["point"].get(name, "")) for name in varied]
-        values = [f"{own[metric]:.4f}" if metric in own else "" for metric in metrics]
+        values = [
+            f"{point_metrics[metric]:.4f}" if metric in point_metrics else "" for metric in metrics
+        ]
         lines.append([*point, row["name"], *values, row["run"]])
     return lines
 

@@ -133,7 +133,7 @@ def read_sweep(file: str | Path) -> Sweep:
             f"{file}: command: expected `{command}{' NAME' * words.count('{0}')}`, got"
             f" {content['command']!r}"
         )
-    own = " ".join(rest)
+    option_words = " ".join(rest)
     settings = _read_values(file, "settings", content.get("settings") or {})
     at_once, report = content.get("at_once", 1), content.get("report") or []
     if type(at_once) is not int or at_once < 1:
@@ -151,7 +151,13 @@ def read_sweep(file: str | Path) -> Sweep:
             " once."
         )
     whole = Sweep(
-        file.stem, words.format(own).split(), experiment.format(own), settings, [], at_once, report
+        file.stem,
+        words.format(option_words).split(),
+        experiment.format(option_words),
+        settings,
+        [],
+        at_once,
+        report,
     )
     if "search" in content:
         return whole._replace(search=_read_search(file, content))

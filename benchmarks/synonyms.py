@@ -139,17 +139,17 @@ def vectors_of(
         return Model(kind, "", digest(identity)), {"unit": unit or "char"}, identity, vectors, None
     chosen, chosen_options = encoder(model, ckpt), given_options(options)
     options = replace(options, pooling=options.pooling or "text")
-    own = embedder(chosen, options)
-    check_uses(chosen_options, own.uses, f"the encoder {chosen.name}")
-    shown = own.options | ({} if options.knowledge else {"knowledge": False})
+    encoder_used = embedder(chosen, options)
+    check_uses(chosen_options, encoder_used.uses, f"the encoder {chosen.name}")
+    options_shown = encoder_used.options | ({} if options.knowledge else {"knowledge": False})
     has_neighbours = (
         with_neighbours(chosen.folder, options.max_length or NAME_TOKENS) if chosen.linker else None
     )
     return (
         model_of(model, chosen),
-        shown,
-        own.settings,
-        lambda names: own(names).numpy(),
+        options_shown,
+        encoder_used.settings,
+        lambda names: encoder_used(names).numpy(),
         has_neighbours,
     )
 
@@ -168,16 +168,16 @@ def samples_checksum(samples: Path | None) -> str | None:
     return checksum
 
 
-def score_retrieval(asked: Retrieval) -> Result:
+def score_retrieval(retrieval: Retrieval) -> Result:
     """Score a model on the samples; the result is saved and logged. Raises InputError for what
     cannot be done."""
-    folder = asked.samples or runs_folder() / "data" / "smedbert-small" / "synonyms"
+    folder = retrieval.samples or runs_folder() / "data" / "smedbert-small" / "synonyms"
     samples = load_samples(folder)
-    linked = asked.linked_text or folder.parent / "linked"
+    linked = retrieval.linked_text or folder.parent / "linked"
     counts = mention_counts(linked)
-    inside = members(samples, counts, asked.frequent)
-    who, shown, identity, vectors, has_neighbours = vectors_of(
-        asked.model, asked.ckpt, asked.linker, linked, asked.seed
+    inside = members(samples, counts, retrieval.frequent)
+    who, options_shown, identity, vectors, has_neighbours = vectors_of(
+        retrieval.model, retrieval.ckpt, retrieval.linker, linked, retrieval.seed
     )
     hit = hits(samples, vectors)
     if has_neighbours is not None:
@@ -194,10 +194,10 @@ def score_retrieval(asked: Retrieval) -> Result:
         split="all",
         metric="acc@1",
         model=who,
-        options=shown,
+        options=options_shown,
         protocol={
             "samples": checksum,
-            "frequent": asked.frequent,
+            "frequent": retrieval.frequent,
             "mentions": digest(sorted(counts.items())),
         },
         scores={
@@ -221,10 +221,10 @@ def format_retrieval(result: Result) -> str:
             text.append(f"{name:<{width}}        -   no sample belongs to it")
             continue
         low, high = mine.interval(f"{name}/acc@1") or (0.0, 0.0)
-        own = result.scores[name]
+        score = result.scores[name]
         text.append(
-            f"{name:<{width}}{100 * own['acc@1']:>9.2f}   95 % interval {100 * low:.2f} to"
-            f" {100 * high:.2f}   {int(own['examples']):,} samples"
+            f"{name:<{width}}{100 * score['acc@1']:>9.2f}   95 % interval {100 * low:.2f} to"
+            f" {100 * high:.2f}   {int(score['examples']):,} samples"
         )
     pool = list_stored("synonyms")
     keys = [key for key in result.tallies if key.partition("/")[0] in DATASETS]

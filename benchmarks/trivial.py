@@ -121,8 +121,8 @@ class CosineBins:
         common = Counter(labels).most_common(1)[0][0]
         self.classes = []
         for number in range(len(self.edges) + 1):
-            own = Counter(sorted_labels[place == number].tolist())
-            self.classes.append(own.most_common(1)[0][0] if own else common)
+            bin_labels = Counter(sorted_labels[place == number].tolist())
+            self.classes.append(bin_labels.most_common(1)[0][0] if bin_labels else common)
 
     def predict(self, cosines: np.ndarray) -> list[str]:
         return [self.classes[i] for i in np.searchsorted(self.edges, cosines, side="right")]
@@ -146,8 +146,8 @@ def find_majorities(
     most, other = counted.most_common(1)[0][0], (positive or counted).most_common(1)[0][0]
 
     def by_types(example: Relation) -> str:
-        own = of_pair.get(pair(example))
-        return own.most_common(1)[0][0] if own else most
+        majority = of_pair.get(pair(example))
+        return majority.most_common(1)[0][0] if majority else most
 
     return {
         "majority": lambda example: most,
@@ -170,8 +170,8 @@ def list_choices(task: Task, train: Sequence[Any]) -> list[Choice]:
         names = TextDictionary(train, manifest["language"])
 
         def with_share(share: float) -> Choice:
-            shown = f"dictionary of training mentions, share {share:g}"
-            return Choice(shown, lambda examples: [names.find(e, share) for e in examples])
+            description = f"dictionary of training mentions, share {share:g}"
+            return Choice(description, lambda examples: [names.find(e, share) for e in examples])
 
         return [with_share(share) for share in SHARES]
     if kind == "relation":
@@ -233,7 +233,9 @@ def score_trivial(task: Task, share: float = 1.0, seed: int = 0) -> Scored:
     tested = [measure(choice, "score") for choice in choices]
     best = max(range(len(choices)), key=lambda i: selected[i][metric])
     scores, tallies = tested[best]
-    of_choices = {c.name: own[metric] for c, (own, _) in zip(choices, tested, strict=True)}
+    of_choices = {
+        c.name: test_score[metric] for c, (test_score, _) in zip(choices, tested, strict=True)
+    }
     return Scored(choices[best].name, selected[best], scores, dict(tallies), of_choices, selection)
 
 
@@ -278,8 +280,8 @@ def trivial_protocol(
     data: str, profile: str, metric: str, split: str, share: float
 ) -> dict[str, Any]:
     """The protocol that the scores of one column of a task share."""
-    own = {} if share == 1 else {"share": share}
-    return {"profile": profile, "data": data, "metric": metric, "split": split} | own
+    protocol = {} if share == 1 else {"share": share}
+    return {"profile": profile, "data": data, "metric": metric, "split": split} | protocol
 
 
 def format_trivial(result: Result) -> str:

@@ -106,7 +106,7 @@ def chemprot(
     entities: Path,
     gold: Path,
     *,
-    found: Counter[str] | None = None,
+    counts: Counter[str] | None = None,
     mentions: dict[tuple[str, str], str] | None = None,
     encoding: str = "utf-8",
 ) -> list[Relation]:
@@ -116,15 +116,15 @@ def chemprot(
     text; offsets in "title<one character>abstract". gold: id, CPR:<n>, Arg1:T<n> (the chemical),
     Arg2:T<n> (the gene). The title is a sentence of its own; a sentence end inside an entity is
     none. A pair without a gold relation is "false". Gold relations across sentences are counted in
-    `found`. `mentions` gets {(document, entity): its text} of the entities that are in an example.
+    `counts`. `mentions` gets {(document, entity): its text} of the entities that are in an example.
     """
-    found = Counter() if found is None else found
+    counts = Counter() if counts is None else counts
     texts = _chemprot_texts(abstracts, encoding)
     inside = _chemprot_entities(entities, texts, abstracts.name, encoding)
     relations = _chemprot_gold(gold, inside, entities.name, encoding)
     result: list[Relation] = []
     for name, (title, abstract) in texts.items():
-        pairs = list(_chemprot_pairs(name, title, abstract, inside[name], relations[name], found))
+        pairs = list(_chemprot_pairs(name, title, abstract, inside[name], relations[name], counts))
         if mentions is not None:
             keys: set[str] = set()
             for pair in pairs:
@@ -183,15 +183,15 @@ def _chemprot_gold(
     """{document: {(chemical, gene): its classes}}. Raises InputError for other classes and
     entities. source: the file of the entities."""
     relations: dict[str, dict[tuple[str, str], list[str]]] = defaultdict(lambda: defaultdict(list))
-    for where, (name, label, one, two) in table(
+    for where, (name, label, first, two) in table(
         gold, 4, "id, CPR:<n>, Arg1:T<n>, Arg2:T<n>", encoding
     ):
-        chemical, gene = one.removeprefix("Arg1:"), two.removeprefix("Arg2:")
+        chemical, gene = first.removeprefix("Arg1:"), two.removeprefix("Arg2:")
         kinds = [inside.get(name, {}).get(key, _Entity("", 0, 0)).type for key in (chemical, gene)]
         if label not in CHEMPROT_CLASSES or kinds != ["CHEMICAL", "GENE"]:
             raise InputError(
                 f"{where}: expected one of {', '.join(CHEMPROT_CLASSES)} from a chemical (Arg1) to"
-                f" a gene (Arg2) of {source}, got {label!r}, {one!r}, {two!r}."
+                f" a gene (Arg2) of {source}, got {label!r}, {first!r}, {two!r}."
             )
         if label not in relations[name][chemical, gene]:
             relations[name][chemical, gene].append(label)
@@ -204,7 +204,7 @@ def _chemprot_pairs(
     abstract: str,
     entities: dict[str, _Entity],
     gold: dict[tuple[str, str], list[str]],
-    found: Counter[str],
+    counts: Counter[str],
 ) -> Iterator[Relation]:
     text, shift = f"{title} {abstract}", len(title) + 1
     starts = sorted({*sentence_starts(title), *(shift + s for s in sentence_starts(abstract))})
@@ -212,49 +212,54 @@ def _chemprot_pairs(
     for start in starts:
         if not any(entity.start < start < entity.end for entity in entities.values()):
             uncut.append(start)
-    found[MERGED] += len(starts) - len(uncut)
+    counts[MERGED] += len(starts) - len(uncut)
     starts = uncut
     ends = [*starts[1:], len(text)]
     sentence = {key: bisect.bisect_right(starts, e.start) - 1 for key, e in entities.items()}
     missing = set(gold)
-    for one, chemical in entities.items():
+    for first, chemical in entities.items():
         for two, gene in entities.items():
-            if (chemical.type, gene.type) != ("CHEMICAL", "GENE") or sentence[one] != sentence[two]:
+            if (chemical.type, gene.type) != ("CHEMICAL", "GENE"):
                 continue
-            start, end = starts[sentence[one]], ends[sentence[one]]
+            if sentence[first] != sentence[two]:
+                continue
+            start, end = starts[sentence[first]], ends[sentence[first]]
             spans = (
                 [(chemical.start - start, chemical.end - start)],
                 [(gene.start - start, gene.end - start)],
             )
             replaced, overlap = replace(text[start:end], *spans, *CHEMPROT_MARKERS)
-            labels = gold.get((one, two), [NEGATIVE])
-            found[OVERLAPPING] += overlap
-            found[SEVERAL] += len(labels) > 1
-            missing.discard((one, two))
-            yield Relation(f"{name}.{one}.{two}", name, replaced.strip(), labels[0], labels)
-    found[CROSS] += sum(len(gold[pair]) for pair in missing)
+            labels = gold.get((first, two), [NEGATIVE])
+            counts[OVERLAPPING] += overlap
+            counts[SEVERAL] += len(labels) > 1
+            missing.discard((first, two))
+            yield Relation(f"{name}.{first}.{two}", name, replaced.strip(), labels[0], labels)
+    counts[CROSS] += sum(len(gold[pair]) for pair in missing)
 
 
 def replace(
     text: str,
-    one: Sequence[tuple[int, int]],
+    ones: Sequence[tuple[int, int]],
     two: Sequence[tuple[int, int]],
     first: str,
     second: str,
     both: str,
 ) -> tuple[str, bool]:
-    """(`text` with the entities `one` and `two` replaced by `first` and `second`, whether they
-    overlap).
+    """(`text` with the entities `ones` and `two` replaced by `first` and `second`,
+    whether they overlap).
 
     An entity is one or more spans; its marker replaces the first, the others go. Entities that
     share a character become `both`, in place of everything from their first to their last
     character.
     """
-    if any(a[0] < b[1] and b[0] < a[1] for a in one for b in two):
-        start, end = min(s for s, _ in (*one, *two)), max(e for _, e in (*one, *two))
+    if any(a[0] < b[1] and b[0] < a[1] for a in ones for b in two):
+        start, end = (
+            min(s for s, _ in (*ones, *two)),
+            max(e for _, e in (*ones, *two)),
+        )
         return text[:start] + both + text[end:], True
     marks = []
-    for spans, marker in ((one, first), (two, second)):
+    for spans, marker in ((ones, first), (two, second)):
         (start, end), *others = sorted(spans)
         marks.append((start, end, marker))
         marks += [(start, end, "") for start, end in others]
@@ -355,7 +360,7 @@ def ddi(
     path: Path,
     folder: str,
     *,
-    found: Counter[str] | None = None,
+    counts: Counter[str] | None = None,
     mentions: dict[tuple[str, str], str] | None = None,
 ) -> list[Relation]:
     """The DDI corpus 2013: an example for each <pair> of the XML files in `folder` of the zip
@@ -363,12 +368,12 @@ def ddi(
 
     charOffset counts characters from 0, its end included; "23-31;40-49" is a discontinuous entity.
     `document` is the <document>'s id. Classes: the pair's type, "false" for ddi="false". What is
-    odd in the corpus is counted in `found`: four entities that are not their text, one true pair
+    odd in the corpus is counted in `counts`: four entities that are not their text, one true pair
     without a type (taken as int, the type for an interaction of which nothing more is said).
     `mentions` gets {(document, entity): its text, the parts joined by a blank} of the entities that
     are in an example.
     """
-    found = Counter() if found is None else found
+    counts = Counter() if counts is None else counts
     result: list[Relation] = []
     for name, content in _members(path, folder):
         document, text = "", ""
@@ -391,12 +396,12 @@ def ddi(
                 text, entities = values["text"], {}
             elif tag == "entity":
                 spans = _ddi_spans(where, values["charOffset"], text)
-                found[MISPLACED] += "".join(
+                counts[MISPLACED] += "".join(
                     "".join(text[s:e] for s, e in spans).split()
                 ) != "".join(values["text"].split())
                 entities[values["id"]] = spans
             elif tag == "pair":
-                result.append(_ddi_pair(where, document, text, entities, values, found))
+                result.append(_ddi_pair(where, document, text, entities, values, counts))
                 if mentions is not None:
                     for key in (values["e1"], values["e2"]):
                         mentions[document, key] = " ".join(text[s:e] for s, e in entities[key])
@@ -425,7 +430,7 @@ def _ddi_pair(
     text: str,
     entities: dict[str, list[tuple[int, int]]],
     values: dict[str, str],
-    found: Counter[str],
+    counts: Counter[str],
 ) -> Relation:
     if unknown := [values[key] for key in ("e1", "e2") if values[key] not in entities]:
         raise InputError(f"{where}: pair of {unknown[0]!r}, which is no entity of its sentence.")
@@ -435,11 +440,11 @@ def _ddi_pair(
             f"{where}: expected ddi=false, or ddi=true with a type of {', '.join(DDI_CLASSES)}; got"
             f" ddi={values['ddi']!r}, type={values.get('type')!r}."
         )
-    found[UNTYPED] += values["ddi"] == "true" and "type" not in values
-    one, two = entities[values["e1"]], entities[values["e2"]]
-    replaced, overlap = replace(text, one, two, DDI_MARKERS[0], DDI_MARKERS[0], DDI_MARKERS[1])
-    found[OVERLAPPING] += overlap
-    found[SPLIT] += not overlap and (len(one) > 1 or len(two) > 1)
+    counts[UNTYPED] += values["ddi"] == "true" and "type" not in values
+    first, two = entities[values["e1"]], entities[values["e2"]]
+    replaced, overlap = replace(text, first, two, DDI_MARKERS[0], DDI_MARKERS[0], DDI_MARKERS[1])
+    counts[OVERLAPPING] += overlap
+    counts[SPLIT] += not overlap and (len(first) > 1 or len(two) > 1)
     return Relation(values["id"], document, replaced, label, [label])
 
 
@@ -466,14 +471,14 @@ def split_documents(examples: Sequence[T], size: int, seed: int = 0) -> tuple[li
 
 
 def gad(
-    path: Path, *, found: Counter[str] | None = None, encoding: str = "utf-8"
+    path: Path, *, counts: Counter[str] | None = None, encoding: str = "utf-8"
 ) -> list[Relation]:
     """GAD in BioBERT's form: sentence, label 0 or 1; or, under a line index, sentence, label, with
     an index before.
 
     A sentence is its own document.
     """
-    found = Counter() if found is None else found
+    counts = Counter() if counts is None else counts
     first = next(lines(path, encoding), (0, ""))[1]
     indexed = first.split("\t") == ["index", "sentence", "label"]
     result = []
@@ -488,7 +493,7 @@ def gad(
                 f"{where}: expected {what}, got {excerpt(values)}. Fix the line or fetch the file"
                 " again."
             )
-        found[MARKER] += any(text.count(marker) != 1 for marker in GAD_MARKERS)
+        counts[MARKER] += any(text.count(marker) != 1 for marker in GAD_MARKERS)
         name = line_id(path, where)
         result.append(Relation(name, name, text, label, [label]))
     return some(result, path)

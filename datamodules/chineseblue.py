@@ -48,51 +48,51 @@ def _list(where: str, record: dict[str, Any], key: str) -> list[dict[str, Any]]:
 
 
 def mentions(
-    path: Path, *, found: Counter[str] | None = None, encoding: str = "utf-8"
+    path: Path, *, counts: Counter[str] | None = None, encoding: str = "utf-8"
 ) -> list[Tagged]:
     """cMedQANER's JSON lines: text, mention_data [{mention, type, offset}], offsets as strings.
 
     The JSON holds more mentions than the BIO file of the same texts (12,625 against 12,490 in
     train): those that are inside another one, which BIO cannot hold. Some are written in another
     case than the text (TCT for tct), and one text's offsets are one too high; both are counted in
-    `found`. A mention that is not within one character of its offset raises InputError.
+    `counts`. A mention that is not within one character of its offset raises InputError.
     """
-    found = Counter() if found is None else found
+    counts = Counter() if counts is None else counts
     result = []
     for where, record in json_records(path, encoding):
         text, entities = text_at(where, record, "text"), []
         for mention in _list(where, record, "mention_data"):
             surface, kind = text_at(where, mention, "mention"), text_at(where, mention, "type")
-            given = whole_number(where, f"the offset of {excerpt(surface)}", mention.get("offset"))
+            offset = whole_number(where, f"the offset of {excerpt(surface)}", mention.get("offset"))
             folded = surface.casefold()
             near = [
                 s
-                for s in (given, given - 1, given + 1)
+                for s in (offset, offset - 1, offset + 1)
                 if s >= 0 and text[s : s + len(surface)].casefold() == folded
             ]
             if not near:
                 raise InputError(
-                    f"{where}: the text has {text[given : given + len(surface)]!r} at offset"
-                    f" {given}, the record says {surface!r}. Offsets count the characters of text"
+                    f"{where}: the text has {text[offset : offset + len(surface)]!r} at offset"
+                    f" {offset}, the record says {surface!r}. Offsets count the characters of text"
                     " from 0; fix the record."
                 )
-            found[MOVED] += near[0] != given
-            found[OTHER_CASE] += text[near[0] : near[0] + len(surface)] != surface
+            counts[MOVED] += near[0] != offset
+            counts[OTHER_CASE] += text[near[0] : near[0] + len(surface)] != surface
             entities.append((near[0], near[0] + len(surface), kind))
-        result.append(_make_tagged(path, where, text, entities, found))
+        result.append(_make_tagged(path, where, text, entities, counts))
     return some(result, path)
 
 
 def _make_tagged(
-    path: Path, where: str, text: str, entities: list[tuple[int, int, str]], found: Counter[str]
+    path: Path, where: str, text: str, entities: list[tuple[int, int, str]], counts: Counter[str]
 ) -> Tagged:
-    found[REPEATED] += len(entities) - len(set(entities))
+    counts[REPEATED] += len(entities) - len(set(entities))
     name = line_id(path, where)
     return Tagged(name, name, text, sorted(set(entities)))
 
 
 def read_nested(
-    path: Path, *, found: Counter[str] | None = None, encoding: str = "utf-8"
+    path: Path, *, counts: Counter[str] | None = None, encoding: str = "utf-8"
 ) -> list[Tagged]:
     """CMeEE's JSON list: text, entities [{start_idx, end_idx, type, entity}]; end_idx is the last
     character's place.
@@ -100,7 +100,7 @@ def read_nested(
     Raises NoLabels for a file without `entities`, and InputError where an entity is not the text
     between its offsets.
     """
-    found = Counter() if found is None else found
+    counts = Counter() if counts is None else counts
     result = []
     for where, record in json_records(path, encoding):
         text, entities = text_at(where, record, "text"), []
@@ -120,7 +120,7 @@ def read_nested(
                     f" {text[start : end + 1]!r}, the record says {surface!r}. Fix the offsets."
                 )
             entities.append((start, end + 1, kind))
-        result.append(_make_tagged(path, where, text, entities, found))
+        result.append(_make_tagged(path, where, text, entities, counts))
     return some(result, path)
 
 
@@ -135,11 +135,11 @@ def schema(path: Path) -> list[str]:
 
 def places(text: str, wanted: str) -> list[int]:
     """Where `wanted` begins in `text`, overlapping ones too."""
-    found, at = [], text.find(wanted)
+    starts, at = [], text.find(wanted)
     while at >= 0:
-        found.append(at)
+        starts.append(at)
         at = text.find(wanted, at + 1)
-    return found
+    return starts
 
 
 def nearest(
@@ -171,7 +171,7 @@ def _value_at(where: str, triple: dict[str, Any], key: str) -> str:
 def triples(
     path: Path,
     *,
-    found: Counter[str] | None = None,
+    counts: Counter[str] | None = None,
     classes: Container[str] | None = None,
     encoding: str = "utf-8",
 ) -> list[Relation]:
@@ -184,7 +184,7 @@ def triples(
     in the text has no marker. `object` and `object_type` are strings or {"@value": string}. Raises
     InputError for a class that is not in `classes`.
     """
-    found = Counter() if found is None else found
+    counts = Counter() if counts is None else counts
     result = []
     for where, record in json_records(path, encoding):
         text, name = text_at(where, record, "text"), line_id(path, where)
@@ -206,15 +206,15 @@ def triples(
                     " release."
                 )
             gold = relations[text_at(where, triple, "subject"), object_]
-            found[REPEATED] += label in gold
+            counts[REPEATED] += label in gold
             if label not in gold:
                 gold.append(label)
         for number, ((subject, object_), gold) in enumerate(relations.items(), 1):
             s, o = nearest(text, subject, object_)
-            found[NO_SUBJECT] += s is None
-            found[NO_OBJECT] += o is None
-            found[NESTED] += s is not None and o is not None and s[0] < o[1] and o[0] < s[1]
-            found[SEVERAL] += len(gold) > 1
+            counts[NO_SUBJECT] += s is None
+            counts[NO_OBJECT] += o is None
+            counts[NESTED] += s is not None and o is not None and s[0] < o[1] and o[0] < s[1]
+            counts[SEVERAL] += len(gold) > 1
             spans = [(*s, S_OPEN, S_CLOSE)] if s else []
             spans += [(*o, O_OPEN, O_CLOSE)] if o else []
             result.append(
@@ -229,7 +229,7 @@ def queries(
     second: str,
     *,
     labels: Container[str] | None = None,
-    found: Counter[str] | None = None,
+    counts: Counter[str] | None = None,
     encoding: str = "utf-8",
 ) -> list[Pair]:
     """KUAKE's JSON: {id, `first`, `second`, label}; QQR has query1 and query2, QTR query and title.

@@ -24,8 +24,8 @@ def balance_sides(left: int, right: int, room: int) -> tuple[int, int]:
     """How much of `left` (its end) and of `right` (its beginning) to keep: `room` in all, half of
     it each if both need it."""
     room = max(0, room)
-    kept = min(left, max(room // 2, room - right))
-    return kept, min(right, room - kept)
+    size = min(left, max(room // 2, room - right))
+    return size, min(right, room - size)
 
 
 def sides(mention: str, context: str | None) -> tuple[str, str]:

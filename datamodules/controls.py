@@ -29,8 +29,8 @@ def exchange_entities(types: Sequence[str], degree: np.ndarray, seed: int = 0) -
     types: (Z,); degree: (Z,) triples of each.
     """
     kind = np.unique(np.array(types, str), return_inverse=True)[1] * 2 + (degree > 0)
-    alone = np.bincount(kind, minlength=1)[kind] == 1
-    kind = np.where(alone, -1 - (degree > 0), kind)
+    is_alone = np.bincount(kind, minlength=1)[kind] == 1
+    kind = np.where(is_alone, -1 - (degree > 0), kind)
     order = np.random.default_rng(seed).permutation(len(kind))
     order = order[np.argsort(kind[order], kind="stable")]
     other = np.arange(len(kind))

@@ -71,13 +71,13 @@ def is_held_out(text: str, share: float) -> bool:
 def _disjoint(spans: np.ndarray) -> np.ndarray:
     """Rows of (m, 3) start, end, entity, overlaps resolved: the longest stays, then the leftmost.
     In text order."""
-    kept: list[tuple[int, int, int]] = []  # in text order
+    disjoint: list[tuple[int, int, int]] = []  # in text order
     for start, end, entity in spans[np.lexsort((spans[:, 0], spans[:, 0] - spans[:, 1]))].tolist():
         # the spans before this place begin before this one ends: the last may reach into it
-        place = bisect.bisect_left(kept, (end,))
-        if not place or kept[place - 1][1] <= start:
-            kept.insert(place, (start, end, entity))
-    return np.array(kept, np.int32).reshape(-1, 3)
+        place = bisect.bisect_left(disjoint, (end,))
+        if not place or disjoint[place - 1][1] <= start:
+            disjoint.insert(place, (start, end, entity))
+    return np.array(disjoint, np.int32).reshape(-1, 3)
 
 
 def _pieces(word_start: np.ndarray, mentions: np.ndarray, limit: int) -> Iterator[tuple[int, int]]:
@@ -107,8 +107,8 @@ class _Row(NamedTuple):
 def _read_rows(part: Path, index: Numbers) -> Iterator[_Row]:
     """The lines of linked text. Raises InputError for one without its fields, an empty text, a
     mention outside its text and an entity that the graph lacks."""
-    found = json_lines(part, advice="Link the text again: kepl data link --help")
-    for number, (_, row) in enumerate(found, 1):
+    records = json_lines(part, advice="Link the text again: kepl data link --help")
+    for number, (_, row) in enumerate(records, 1):
         where = f"{part}:{number}"
         try:
             text, mentions = row["text"], row["mentions"]
@@ -143,10 +143,10 @@ def _token_mentions(
     places = [(m["start"], m["end"]) for m in row.record["mentions"]]
     spans = np.array(places, np.int64).reshape(-1, 2)
     tokens = token_spans(np.array(offsets, np.int64).reshape(-1, 2), spans)
-    found = np.concatenate([tokens, row.entity[:, None]], axis=1)
-    found = found[found[:, 1] > found[:, 0]]
-    mentions = _disjoint(found)
-    counts["overlapping_mentions_dropped"] += len(found) - len(mentions)
+    rows = np.concatenate([tokens, row.entity[:, None]], axis=1)
+    rows = rows[rows[:, 1] > rows[:, 0]]
+    mentions = _disjoint(rows)
+    counts["overlapping_mentions_dropped"] += len(rows) - len(mentions)
     return mentions
 
 
@@ -247,8 +247,8 @@ def _merge(shards: Sequence[Path], checksums: dict[str, str], out: Path) -> None
     lengths = dict.fromkeys(ARRAYS, 0)
     types = {}
     sums: dict[str, dict[str, str]] = {shard.name: {} for shard in shards}
-    for name, own in checksums.items():
-        sums[name.partition("/")[0]][name] = own
+    for name, shard_sums in checksums.items():
+        sums[name.partition("/")[0]][name] = shard_sums
     for shard in shards:
         check_files(
             shard.parent,
@@ -310,12 +310,12 @@ def build_corpus(
         "held_out": held_out,
         "long_texts": long_texts,
     }
-    made = target / "shards"  # these until the corpus is whole
+    shards = target / "shards"  # these until the corpus is whole
     if not fresh and is_built(target, settings):
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(shards, ignore_errors=True)
         return target
     todo = [Part(f"shard-{number:05d}", part, part[1]) for number, part in enumerate(parts(linked))]
-    with parts_folder(made, settings, what="shards", pattern="shard-*", fresh=fresh) as folder:
+    with parts_folder(shards, settings, what="shards", pattern="shard-*", fresh=fresh) as folder:
         manifest_path(target).unlink(missing_ok=True)
         with tqdm(total=len(todo), desc="corpus shards", dynamic_ncols=True) as bar:
             limit = max_length - 2  # without its two special tokens
@@ -327,11 +327,11 @@ def build_corpus(
                 finished=lambda _: bar.update(),
             )
         checksums = folder.finish(todo, {})["sha256"]
-        _merge([made / part.name for part in todo], checksums, target / "arrays")
+        _merge([shards / part.name for part in todo], checksums, target / "arrays")
         total = {name: sum(map(itemgetter(name), counts)) for name in counts[0]}
         sums = {f"arrays/{name}.npy": sha256(target / "arrays" / f"{name}.npy") for name in ARRAYS}
         write_manifest(target, {"settings": settings, "counts": total, "sha256": sums})
-    shutil.rmtree(made)
+    shutil.rmtree(shards)
     return target
 
 

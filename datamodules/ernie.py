@@ -42,7 +42,7 @@ class ERNIEBatch(NamedTuple):
     # (B,) 1 where the segments are swapped, 0 where not, -100 where there is only one
     order: Tensor
     mentions: Aligned  # what the model is given
-    asked: Tensor  # (P, 3) row, first token, last token + 1 of every mention
+    targets: Tensor  # (P, 3) row, first token, last token + 1 of every mention
     candidates: Tensor  # (P, C) entities: its own, the sequence's others, drawn ones; -1 for none
     counts: Tensor  # (3,) predicted tokens, sequences of two segments, P
     places: Places | Any = None  # of a training batch: datamodules.steps.place_batch
@@ -59,7 +59,7 @@ class ERNIEExample(NamedTuple):
 
     text: Ordered
     mentions: np.ndarray  # (m, 3) first token, last token + 1, entity
-    given: np.ndarray  # (m',3) those that the model is given, some with another entity
+    inputs: np.ndarray  # (m',3) those that the model is given, some with another entity
     drawn: np.ndarray  # (n,) entities to distinguish theirs from
 
     def blank(self) -> ERNIEExample:
@@ -102,27 +102,27 @@ class ERNIEData(OrderedText):
     def example(self, index: int, rng: np.random.Generator, held_out: bool) -> ERNIEExample:
         text, mentions, _ = self.read_sequence(index, rng)
         fate, other = rng.random(len(mentions)), self.by_frequency(len(mentions), rng)
-        given = mentions.copy()
+        inputs = mentions.copy()
         exchanged = fate < self.exchanged
-        given[exchanged, 2] = other[exchanged]
-        given = given[exchanged | (fate >= self.exchanged + self.hidden)]
-        return ERNIEExample(text, mentions, given, self.by_frequency(self.n_negatives, rng))
+        inputs[exchanged, 2] = other[exchanged]
+        inputs = inputs[exchanged | (fate >= self.exchanged + self.hidden)]
+        return ERNIEExample(text, mentions, inputs, self.by_frequency(self.n_negatives, rng))
 
     def collate(self, examples: list[ERNIEExample]) -> ERNIEBatch:
-        texts, mentions, given, drawn = zip(*examples, strict=True)
-        text, asked, read = self.texts(texts), number_rows(mentions, 3), number_rows(given, 3)
+        texts, mentions, inputs, drawn = zip(*examples, strict=True)
+        text, targets, read = self.texts(texts), number_rows(mentions, 3), number_rows(inputs, 3)
         among = [
             np.unique(np.concatenate([m[:, 2], d])) for m, d in zip(mentions, drawn, strict=True)
         ]
-        others = stack_rows(among, -1)[asked[:, 0]]  # (P, C - 1)
-        others = np.where(others == asked[:, 3:], -1, others)
-        counts = [(text.mlm_labels >= 0).sum(), (text.order >= 0).sum(), len(asked)]
+        others = stack_rows(among, -1)[targets[:, 0]]  # (P, C - 1)
+        others = np.where(others == targets[:, 3:], -1, others)
+        counts = [(text.mlm_labels >= 0).sum(), (text.order >= 0).sum(), len(targets)]
         aligned = Aligned(torch.from_numpy(read[:, :3].copy()), torch.from_numpy(read[:, 3].copy()))
         return ERNIEBatch(
             *text,
             aligned,
-            torch.from_numpy(asked[:, :3].copy()),
-            torch.from_numpy(np.concatenate([asked[:, 3:], others], axis=1)),
+            torch.from_numpy(targets[:, :3].copy()),
+            torch.from_numpy(np.concatenate([targets[:, 3:], others], axis=1)),
             torch.tensor(counts, dtype=torch.float32),
         )
 
@@ -136,10 +136,10 @@ def linker(
     hits     share of the mentions that are given their entity
     foreign  share of those that are given another
     """
-    found = links(folder, hits, foreign)
+    link = links(folder, hits, foreign)
 
     def link_texts(texts: list[str], offsets: list[list[tuple[int, int]]]) -> Aligned:
-        rows = torch.from_numpy(found(texts, offsets))
+        rows = torch.from_numpy(link(texts, offsets))
         return Aligned(rows[:, :3], rows[:, 3])
 
     return link_texts

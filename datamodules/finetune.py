@@ -252,8 +252,8 @@ class FinetuneData(pl.LightningDataModule):
         (first, second), (at_first, at_second) = encoded["input_ids"], encoded["offset_mapping"]
         room = self.max_length - 3
         half = room // 2
-        kept = max(half, room - len(second))  # of the first text: the longer of the two is cut
-        first, at_first = first[:kept], at_first[:kept]
+        size = max(half, room - len(second))  # of the first text: the longer of the two is cut
+        first, at_first = first[:size], at_first[:size]
         second, at_second = second[: room - len(first)], at_second[: room - len(first)]
         cls, sep = self.tokenizer.cls_token_id, self.tokenizer.sep_token_id
         shift = len(example.first) + 1  # of the second text, in the two joined
@@ -447,21 +447,23 @@ class FinetuneData(pl.LightningDataModule):
             if self.kind == "ranking":
                 return [float(row) for row in rows]
             return [self.labels[int(row)] for row in rows]
-        found: list[list[tuple[int, int, str]]] = [[] for _ in self.examples[split]]
+        entities: list[list[tuple[int, int, str]]] = [[] for _ in self.examples[split]]
         labels: list[list[int]] = [[] for _ in self.examples[split]]
         for i, f in enumerate(self.features[split]):
             if self.kind == "ner":
                 # windows come in the text's order
                 labels[f.example] += [int(x) for x in outputs[i][: len(f.unit)]]
             else:
-                found[f.example] += [
+                entities[f.example] += [
                     (int(s) + f.first_unit, int(e) + 1 + f.first_unit, self.labels[int(t)])
                     for s, e, t in outputs[i]
                 ]
         result = []
-        for example, spans, own in zip(self.examples[split], found, labels, strict=True):
+        for example, spans, example_labels in zip(
+            self.examples[split], entities, labels, strict=True
+        ):
             unit = units(example, self.language)
-            spans = bio_decoded(own, self.labels) if self.kind == "ner" else spans
+            spans = bio_decoded(example_labels, self.labels) if self.kind == "ner" else spans
             result.append([(unit[s][0], unit[e - 1][1], t) for s, e, t in spans])
         return result
 

@@ -32,8 +32,8 @@ class NoLabels(InputError):
     """A file of a shared task's test split: its texts are given, their labels are not."""
 
 
-def _counter(found: Counter[str] | None) -> Counter[str]:
-    return Counter() if found is None else found
+def _counter(counts: Counter[str] | None) -> Counter[str]:
+    return Counter() if counts is None else counts
 
 
 def some(examples: list[Any], path: Path) -> list[Any]:
@@ -70,7 +70,7 @@ def bio(
     path: Path,
     *,
     tokens: bool,
-    found: Counter[str] | None = None,
+    counts: Counter[str] | None = None,
     merged: str | None = None,
     encoding: str = "utf-8",
 ) -> list[Tagged]:
@@ -80,19 +80,19 @@ def bio(
     space of any kind (U+3000, NBSP). Of more than two columns (CoNLL) the first is the unit and the
     last its tag. Tags are O, B-type, I-type; B_type and I_type too; with `merged`, a type that
     replaces all types, also B and I. An I after O or after another type opens an entity, as in
-    conlleval, and is counted in `found`.
+    conlleval, and is counted in `counts`.
     tokens: True for words, joined by one blank, with their offsets as `words`; False for single
         characters.
     A text is its own document, unless lines -DOCSTART- or ###MEDLINE:id begin documents.
     """
-    found, texts = _counter(found), []
+    counts, texts = _counter(counts), []
     block: list[tuple[str, str, str | None]] = []
     document, first = None, 0
     kind = "a token" if tokens else "one character"
 
     def end() -> None:
         if block:
-            texts.append(_make_tagged(f"{stem(path)}:{first}", document, block, tokens, found))
+            texts.append(_make_tagged(f"{stem(path)}:{first}", document, block, tokens, counts))
             block.clear()
 
     for number, line in lines(path, encoding, mark=True):  # the mark may be a unit itself
@@ -109,7 +109,7 @@ def bio(
         columns = line.split("\t" if "\t" in line else " ")
         if len(columns) > 2 and all(columns):
             unit = columns[0]
-            found[COLUMNS] += 1
+            counts[COLUMNS] += 1
         match = re.fullmatch(r"(O)|([BI])(?:[-_](.+))?", tag)
         if cut < 1 or "\t" in unit[1:] or "\r" in line or (not tokens and len(unit) != 1):
             raise InputError(
@@ -133,7 +133,7 @@ def _make_tagged(
     document: str | None,
     block: list[tuple[str, str, str | None]],
     tokens: bool,
-    found: Counter[str],
+    counts: Counter[str],
 ) -> Tagged:
     words: list[tuple[int, int]] = []
     entities: list[tuple[int, int, str]] = []
@@ -144,7 +144,7 @@ def _make_tagged(
             if letter == "I" and last == kind:
                 entities[-1] = (entities[-1][0], at + len(unit), kind)
             else:
-                found[OPENED] += letter == "I"
+                counts[OPENED] += letter == "I"
                 entities.append((at, at + len(unit), kind))
         at, last = at + len(unit) + tokens, kind
     text = (" " if tokens else "").join(unit for unit, _, _ in block)
@@ -154,26 +154,26 @@ def _make_tagged(
 # documents with offsets
 
 
-def _count_overlaps(examples: list[Tagged], found: Counter[str]) -> None:
+def _count_overlaps(examples: list[Tagged], counts: Counter[str]) -> None:
     if count := sum(count_overlapping(e.entities) for e in examples):
-        found[OVERLAP] += count
+        counts[OVERLAP] += count
 
 
 def pubtator(
     path: Path,
     *,
-    found: Counter[str] | None = None,
+    counts: Counter[str] | None = None,
     merged: str | None = None,
     encoding: str = "utf-8",
 ) -> list[Tagged]:
     """PubTator documents with the type of every mention, those without an entity id too; `merged`
     replaces all types."""
-    found = _counter(found)
+    counts = _counter(counts)
     texts = []
-    for _, name, text, mentions in pubtator_annotations(path, encoding, found):
+    for _, name, text, mentions in pubtator_annotations(path, encoding, counts):
         entities = {(a.start, a.end, merged or a.type) for a in mentions}
         texts.append(Tagged(name, name, text, sorted(entities)))
-    _count_overlaps(texts, found)
+    _count_overlaps(texts, counts)
     return some(texts, path)
 
 
@@ -212,7 +212,7 @@ def table(
 def pairs(
     path: Path,
     *,
-    found: Counter[str] | None = None,
+    counts: Counter[str] | None = None,
     labels: Container[str] | None = ("0", "1"),
     encoding: str = "utf-8",
     what: str = "label, first text, second text",

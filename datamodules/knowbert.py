@@ -78,25 +78,25 @@ def candidate_table(graph: KnowledgeGraph, frequency: np.ndarray, most: int) -> 
     """
     entity, names = graph.index_of(graph.names["id"]).tolist(), graph.names["name"].to_pylist()
     meant: dict[str, set[int]] = defaultdict(set)
-    for one, name in zip(entity, names, strict=True):
+    for entity_id, name in zip(entity, names, strict=True):
         if not never_matches(name):
-            meant[name].add(one)
+            meant[name].add(entity_id)
     automaton = ahocorasick.Automaton()
     for name in meant:
         automaton.add_word(name, name)
     automaton.make_automaton()
     longest: list[dict[int, int]] = [{} for _ in range(len(graph.entities))]
     for name in meant:
-        inside = {found for _, found in automaton.iter(name)}
-        for one in meant[name]:
-            for found in inside:
-                for other in meant[found]:
-                    longest[one][other] = max(len(found), longest[one].get(other, 0))
+        inside = {inner for _, inner in automaton.iter(name)}
+        for entity_id in meant[name]:
+            for inner in inside:
+                for other in meant[inner]:
+                    longest[entity_id][other] = max(len(inner), longest[entity_id].get(other, 0))
     table = np.full((len(graph.entities), most), -1, np.int64)
-    for one, others in enumerate(longest):
-        others.pop(one, None)
+    for entity_id, others in enumerate(longest):
+        others.pop(entity_id, None)
         order = sorted(others, key=lambda other: (-others[other], -frequency[other], other))
-        table[one, : len(order) + 1] = [one, *order[: most - 1]][:most]
+        table[entity_id, : len(order) + 1] = [entity_id, *order[: most - 1]][:most]
     return table
 
 
@@ -136,13 +136,13 @@ class KnowBERTData(OrderedText):
     def collate(self, examples: list[KnowBERTExample]) -> KnowBERTBatch:
         texts, mentions = zip(*examples, strict=True)
         text = self.texts(texts)
-        found = candidates(number_rows(mentions, 3), self.table, self.frequency)
+        batch_candidates = candidates(number_rows(mentions, 3), self.table, self.frequency)
         counts = [
             (text.mlm_labels >= 0).sum(),
             (text.order >= 0).sum(),
-            (found.entity[:, 1] >= 0).sum(),
+            (batch_candidates.entity[:, 1] >= 0).sum(),
         ]
-        return KnowBERTBatch(*text, found, torch.tensor(counts, dtype=torch.float32))
+        return KnowBERTBatch(*text, batch_candidates, torch.tensor(counts, dtype=torch.float32))
 
     def export(self, folder: str | Path) -> None:
         """Write what an :class:`OrderedText` does, the candidates of each entity, and how often the
@@ -161,7 +161,7 @@ def linker(
     hits     share of the mentions that are kept (:func:`datamodules.links.links`)
     foreign  share of those that are given another entity's candidates
     """
-    found = links(folder, hits, foreign, ("candidates.npy", "frequency.npy"))
+    link = links(folder, hits, foreign, ("candidates.npy", "frequency.npy"))
     table = np.load(Path(folder) / "candidates.npy", allow_pickle=False)
     frequency = np.load(Path(folder) / "frequency.npy", allow_pickle=False)
-    return lambda texts, offsets: candidates(found(texts, offsets), table, frequency)
+    return lambda texts, offsets: candidates(link(texts, offsets), table, frequency)

@@ -64,7 +64,7 @@ def links(
     index = {name: i for i, name in enumerate(ids.to_pylist())}
     other = exchange_entities(entities["type"].to_pylist(), degree)
     control = folder / GIVEN
-    given = np.load(control, allow_pickle=False) if control.exists() else np.arange(len(ids))
+    entity_of = np.load(control, allow_pickle=False) if control.exists() else np.arange(len(ids))
 
     # an epoch's texts are linked once; a stream of new ones does not fill the memory
     @lru_cache(1 << 17)
@@ -78,15 +78,15 @@ def links(
             rows = [
                 (a, b, int(other[e]) if c else e) for (a, b, e), c in zip(rows, chosen, strict=True)
             ]
-        found = np.array(rows, np.int64).reshape(-1, 3)
-        found[:, 2] = given[found[:, 2]]
-        return found
+        linked = np.array(rows, np.int64).reshape(-1, 3)
+        linked[:, 2] = entity_of[linked[:, 2]]
+        return linked
 
     def link_texts(texts: list[str], offsets: list[list[tuple[int, int]]]) -> np.ndarray:
         spans = []
         for row, (text, places) in enumerate(zip(texts, offsets, strict=True)):
-            found = place_on_tokens(link_text(text), places)
-            spans.append(np.insert(found, 0, row, axis=1))
+            linked = place_on_tokens(link_text(text), places)
+            spans.append(np.insert(linked, 0, row, axis=1))
         return np.concatenate(spans) if spans else np.zeros((0, 4), np.int64)
 
     return link_texts

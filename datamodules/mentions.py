@@ -28,14 +28,14 @@ def mentions(
     """Mentions from spans (M, 3), entities (M,), their rows (M, K, 3) of a neighbour table and all
     entities' types (Z,)."""
     near, relation, direction = (neighbours[:, :, i].astype(np.int64) for i in range(3))
-    there = near >= 0
-    kind = np.where(there, types[np.maximum(near, 0)], -1)
+    exists = near >= 0
+    kind = np.where(exists, types[np.maximum(near, 0)], -1)
     arrays = (
         spans.reshape(-1, 3),
         entity,
-        np.where(there, near, -1),
-        np.where(there, relation, 0),
-        np.where(there, direction, 0),
+        np.where(exists, near, -1),
+        np.where(exists, relation, 0),
+        np.where(exists, direction, 0),
         kind,
     )
     return Mentions(*(torch.from_numpy(np.ascontiguousarray(a, dtype=np.int64)) for a in arrays))

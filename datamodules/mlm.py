@@ -73,11 +73,13 @@ class MLMData(CorpusData):
         self.random_ids = replacements(self.tokenizer)
 
     def example(self, index: int, rng: np.random.Generator, held_out: bool) -> MLMExample:
-        found = self.corpus[index]
+        tokens = self.corpus[index]
         unit = units(
-            found.word_start if self.whole_words else np.ones(len(found.ids), bool), NO_SPANS
+            tokens.word_start if self.whole_words else np.ones(len(tokens.ids), bool), NO_SPANS
         )
-        ids, labels = mask_tokens(found.ids, unit, rng, self.mask_id, self.random_ids, **self.rates)
+        ids, labels = mask_tokens(
+            tokens.ids, unit, rng, self.mask_id, self.random_ids, **self.rates
+        )
         return MLMExample(frame_ids(ids, self.tokenizer), np.pad(labels, 1, constant_values=IGNORE))
 
     def collate(self, examples: list[MLMExample]) -> MLMBatch:

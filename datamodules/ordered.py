@@ -108,21 +108,21 @@ class OrderedText(CorpusData):
     ) -> tuple[Ordered, np.ndarray, np.ndarray]:
         """(sequence number `index`, its mentions (m, 3) first token, last + 1, entity, (m,) bool
         which are masked)."""
-        found = self.sequence(index)
-        n, cut = len(found.ids), self.cut(found)
+        sequence = self.sequence(index)
+        n, cut = len(sequence.ids), self.cut(sequence)
         swap = bool(rng.random() < 0.5)
-        unit = units(found.word_start, found.mentions[:, :2])
+        unit = units(sequence.word_start, sequence.mentions[:, :2])
         ids, predicted = mask_tokens(
-            found.ids, unit, rng, self.mask_id, self.random_ids, **self.rates
+            sequence.ids, unit, rng, self.mask_id, self.random_ids, **self.rates
         )
         place, whole = place_segments(n, cut, swap), n + 2 + (cut > 0)
         first_part = n - cut if swap else cut
         middle = first_part + 1 if cut else whole
         rows = np.full((2, whole), self.tokenizer.sep_token_id, np.int64)
-        rows[:, 0], rows[0, place], rows[1, place] = self.tokenizer.cls_token_id, ids, found.ids
+        rows[:, 0], rows[0, place], rows[1, place] = self.tokenizer.cls_token_id, ids, sequence.ids
         labels = np.full(whole, IGNORE, np.int64)
         labels[place] = predicted
-        spans = found.mentions[: self.max_mentions].astype(np.int64)
+        spans = sequence.mentions[: self.max_mentions].astype(np.int64)
         start, hidden = place[spans[:, 0]], predicted[spans[:, 0]] != IGNORE
         moved = np.stack([start, start + spans[:, 1] - spans[:, 0], spans[:, 2]], axis=1)
         text = Ordered(
@@ -156,8 +156,8 @@ class OrderedText(CorpusData):
         for name in ("entities", "names"):
             shutil.copyfile(Path(self.graph) / f"{name}.parquet", Path(folder) / f"{name}.parquet")
         save_array(folder, "degree", KnowledgeGraph.load(self.graph).degree())
-        if self.given is not None:
-            save_array(folder, GIVEN.removesuffix(".npy"), self.given)
+        if self.exchanged_for is not None:
+            save_array(folder, GIVEN.removesuffix(".npy"), self.exchanged_for)
 
 
 def blank(text: Ordered) -> Ordered:

@@ -49,13 +49,13 @@ def mark_pair(text: str, first: Place, second: Place, markers: Sequence[str]) ->
         return mark_spans(
             text, [(*first, opening[0], closing[0]), (*second, opening[1], closing[1])]
         )
-    one, two, both = _entity_markers(markers)
+    first_marker, two, both = _entity_markers(markers)
     if not may_overlap(markers) and first[0] < second[1] and second[0] < first[1]:
         raise InputError(
-            f"entities {first} and {second} overlap: expected two that do not, as {one} and {two}"
-            " replace them"
+            f"entities {first} and {second} overlap: expected two that do not, as {first_marker}"
+            f" and {two} replace them"
         )
-    return replace(text, [first], [second], one, two, both or "")[0].strip()
+    return replace(text, [first], [second], first_marker, two, both or "")[0].strip()
 
 
 def candidate_pairs(types: Sequence[str | None], markers: Sequence[str]) -> list[tuple[int, int]]:
@@ -70,11 +70,13 @@ def candidate_pairs(types: Sequence[str | None], markers: Sequence[str]) -> list
     ordered = list(permutations(numbers, 2))
     if _around(markers):
         return ordered
-    one, two, _ = (marker and marker.strip("@$").casefold() for marker in _entity_markers(markers))
-    if one == two:
+    first, two, _ = (
+        marker and marker.strip("@$").casefold() for marker in _entity_markers(markers)
+    )
+    if first == two:
         return list(combinations(numbers, 2))
     folded = [(kind or "").casefold() for kind in types]
-    return [(i, j) for i, j in ordered if (folded[i], folded[j]) == (one, two)]
+    return [(i, j) for i, j in ordered if (folded[i], folded[j]) == (first, two)]
 
 
 def sentences(text: str, language: str, places: Sequence[Place]) -> list[Place]:

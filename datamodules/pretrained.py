@@ -62,7 +62,7 @@ def load(kind: Any, name: str, **options: Any) -> Any:
     if is_model:
         options |= {"weights_only": True, "output_loading_info": True}
     try:
-        found = kind.from_pretrained(
+        loaded = kind.from_pretrained(
             folder, trust_remote_code=False, local_files_only=True, **options
         )
     except (SafetensorError, pickle.UnpicklingError) as error:
@@ -99,11 +99,11 @@ def load(kind: Any, name: str, **options: Any) -> Any:
             " is never run. Expected a model of a kind that transformers has itself"
         ) from error
     if not is_model:
-        return found
-    model, report = found
+        return loaded
+    model, report = loaded
     check_finite(f"model {name!r}", model.named_parameters())
     _check_layers(name, model, report["unexpected_keys"])
-    return found if with_report else model
+    return loaded if with_report else model
 
 
 def _check_layers(name: str, model: Any, unexpected: Iterable[str]) -> None:
@@ -113,8 +113,8 @@ def _check_layers(name: str, model: Any, unexpected: Iterable[str]) -> None:
     def blank(key: str) -> str:
         return re.sub(r"\.\d+\.", ".*.", key.removeprefix(f"{model.base_model_prefix}."))
 
-    known = {blank(key) for key in model.state_dict() if re.search(r"\.\d+\.", key)}
-    if further := sorted(key for key in unexpected if blank(key) in known):
+    layers = {blank(key) for key in model.state_dict() if re.search(r"\.\d+\.", key)}
+    if further := sorted(key for key in unexpected if blank(key) in layers):
         raise InputError(
             f"model {name!r}: its weights have {len(further):,} tensors of layers that its"
             f" config.json does not have ({further[0]}). Use the config.json that came with them."
@@ -273,8 +273,8 @@ def _hub_files(name: str) -> list[str]:
     """Names of a hub model's files. Raises InputError for one without a config.json."""
     from huggingface_hub import HfApi
 
-    found = HfApi().model_info(name, timeout=20)
-    names = [file.rfilename for file in found.siblings or []]
+    listing = HfApi().model_info(name, timeout=20)
+    names = [file.rfilename for file in listing.siblings or []]
     if "config.json" not in names:
         raise InputError(
             f"no model {name!r}: the hub has it, but without a config.json. Expected a model in the"

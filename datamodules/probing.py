@@ -118,8 +118,8 @@ def queries(
     """
     if not len(graph.triples):
         raise InputError("this graph has no triples, so there is nothing to ask for")
-    given = [" ".join(name.split()) for name in graph.entities["name"].to_pylist()]
-    labels, name_of = np.unique(np.array(given, dtype=object), return_inverse=True)
+    names_of_entities = [" ".join(name.split()) for name in graph.entities["name"].to_pylist()]
+    labels, name_of = np.unique(np.array(names_of_entities, dtype=object), return_inverse=True)
     wording, text_of = _wordings(graph.relations, prompts)
     texts = list(wording)
     head, relation_index, tail = graph.triple_indices().T
@@ -134,13 +134,13 @@ def queries(
     if nameless.any():
         left_out["queries about an entity without a name"] = len(np.unique(key[nameless]))
         key, answer = key[~nameless], answer[~nameless]
-    every = np.unique(key)
-    relation_of_key = every // (2 * len(labels))
+    distinct = np.unique(key)
+    relation_of_key = distinct // (2 * len(labels))
     chosen = []
     for i, text in enumerate(texts):
-        own = every[relation_of_key == i]
-        taken = own[draw_places(len(own), most, seed, wording[text])]
-        left_out[f"queries beyond {most} of a relation"] += len(own) - len(taken)
+        keys_of_relation = distinct[relation_of_key == i]
+        taken = keys_of_relation[draw_places(len(keys_of_relation), most, seed, wording[text])]
+        left_out[f"queries beyond {most} of a relation"] += len(keys_of_relation) - len(taken)
         chosen.append(taken)
     taken = np.concatenate(chosen)
     rows = np.isin(key, taken)
@@ -149,18 +149,20 @@ def queries(
         answers[k].append(a)
     names = names_of(graph, np.unique(answer[rows]))
     ids = graph.ids.to_pylist()
-    made: dict[str, Query] = {}
+    by_text: dict[str, Query] = {}
     for k in taken.tolist():
         template, way = texts[k // (2 * len(labels))], k // len(labels) % 2
         name = str(labels[k % len(labels)])
         text = fill_template(template, *((name, MASK) if way == 0 else (MASK, name)))
         several = [ids[a] for a in answers[k]]
-        if text in made:  # two relations and names whose words run into each other
-            several += [a for a in made[text].answers if a not in several]
-        asked = ("tail", "head")[way]
-        known = [names[a] for a in several]
-        made[text] = Query(text, wording[template], asked, several, known, False)
-    return [q._replace(within=answered_within(q.text, q.names)) for q in made.values()], +left_out
+        if text in by_text:  # two relations and names whose words run into each other
+            several += [a for a in by_text[text].answers if a not in several]
+        side = ("tail", "head")[way]
+        answer_names = [names[a] for a in several]
+        by_text[text] = Query(text, wording[template], side, several, answer_names, False)
+    return [
+        q._replace(within=answered_within(q.text, q.names)) for q in by_text.values()
+    ], +left_out
 
 
 def names_of(graph: KnowledgeGraph, entities: np.ndarray) -> dict[str, list[str]]:
@@ -223,14 +225,14 @@ def csv_files(path: Path) -> dict[str, Callable[[], Iterator[Row]]]:
                 (m for m in archive.getmembers() if m.isfile() and m.name.endswith(".csv")),
                 key=lambda m: m.name,
             )
-            held = {f"{path}!{m.name}": archive.extractfile(m).read() for m in members}  # type: ignore[union-attr]
+            contents = {f"{path}!{m.name}": archive.extractfile(m).read() for m in members}  # type: ignore[union-attr]
     except OSError as error:
         raise explain_error(error, path) from error
     except (tarfile.TarError, EOFError) as error:
         raise InputError(
             f"{path}: neither a folder nor a whole .tar archive ({error}). Fetch it again."
         ) from error
-    return {name: partial(_rows_of, name, data) for name, data in held.items()}
+    return {name: partial(_rows_of, name, data) for name, data in contents.items()}
 
 
 def _rows_of(name: str, data: bytes) -> Iterator[tuple[str, str, dict[str, str]]]:
@@ -273,12 +275,12 @@ def medlama_queries(
             f"{path}: no file {what} here, in a folder or an archive; expected MedLAMA's"
             " data/medlama."
         )
-    known, where = None, ""
+    templates_read, where = None, ""
     if prompts != TEXT:
         where = find_prompts(files, path)
-        known = read_templates(files[where](), where, prompts)
+        templates_read = read_templates(files[where](), where, prompts)
     left_out: Counter[str] = Counter()
-    made: dict[str, tuple[str, dict[str, str]]] = {}  # text: relation, {answer: its name}
+    by_text: dict[str, tuple[str, dict[str, str]]] = {}  # text: relation, {answer: its name}
     for name in tables:
         for _, place, row in files[name]():
             if missing := [column for column in MEDLAMA if column not in row]:
@@ -298,16 +300,18 @@ def medlama_queries(
                     f" {JOINED!r}; got {len(names)} and {len(ids)}. Fix the line or fetch the file"
                     " again."
                 )
-            text = fill_template(find_template(row["rel"], known, where), row["head_name"], MASK)
-            if text in made:
+            text = fill_template(
+                find_template(row["rel"], templates_read, where), row["head_name"], MASK
+            )
+            if text in by_text:
                 left_out[
                     "rows whose query stands there already; their answers were added to it"
                 ] += 1
-            _, answers = made.setdefault(text, (row["rel"], {}))
+            _, answers = by_text.setdefault(text, (row["rel"], {}))
             for i, answer in zip(ids, names, strict=True):
                 answers.setdefault(i, answer)
     result = []
-    for text, (relation, answers) in made.items():
+    for text, (relation, answers) in by_text.items():
         each = [[name] for name in answers.values()]
         result.append(
             Query(text, relation, "tail", list(answers), each, answered_within(text, each))
@@ -315,23 +319,23 @@ def medlama_queries(
     return result, left_out
 
 
-def counts_of(made: Sequence[Query]) -> dict[str, float]:
+def counts_of(probes: Sequence[Query]) -> dict[str, float]:
     """What Table 5 counts, and the two types."""
-    within = sum(q.within for q in made)
+    within = sum(q.within for q in probes)
     return {
-        "queries": len(made),
-        "relations": len({q.relation for q in made}),
-        "answers a query": round(sum(len(q.answers) for q in made) / len(made), 2),
+        "queries": len(probes),
+        "relations": len({q.relation for q in probes}),
+        "answers a query": round(sum(len(q.answers) for q in probes) / len(probes), 2),
         "type 1": within,
-        "type 2": len(made) - within,
+        "type 2": len(probes) - within,
     }
 
 
 def _save(
-    folder: Path, settings: Mapping[str, Any], made: Sequence[Query], left_out: Mapping[str, int]
+    folder: Path, settings: Mapping[str, Any], probes: Sequence[Query], left_out: Mapping[str, int]
 ) -> Path:
-    queries = pa.Table.from_pylist([query._asdict() for query in made], schema=SCHEMA)
-    manifest = {"settings": settings, "counts": counts_of(made), "left_out": left_out}
+    queries = pa.Table.from_pylist([query._asdict() for query in probes], schema=SCHEMA)
+    manifest = {"settings": settings, "counts": counts_of(probes), "left_out": left_out}
     with QUERIES.create(folder, manifest) as partial:
         pq.write_table(queries, partial / FILE, compression="zstd")
     return folder
@@ -367,11 +371,11 @@ def build_queries(
         )
     if most < 1:
         raise InputError(f"--most {most}: expected at least 1")
-    known = None
+    templates_read = None
     if templates is not None:
         try:
             with open(templates, "rb") as handle:
-                known = read_templates(_rows(templates, handle), templates, prompts)
+                templates_read = read_templates(_rows(templates, handle), templates, prompts)
         except OSError as error:
             raise explain_error(error, Path(templates)) from error
     settings = {
@@ -381,16 +385,16 @@ def build_queries(
         "most": most,
         "seed": seed,
         "prompts": prompts,
-        "templates": None if known is None else digest(known),
+        "templates": None if templates_read is None else digest(templates_read),
     }
     folder = Path(out)
     if QUERIES.is_kept(folder, {"settings": settings}, fresh):
         return folder
     try:
-        made, left_out = queries(KnowledgeGraph.load(graph), most, seed, known)
+        probes, left_out = queries(KnowledgeGraph.load(graph), most, seed, templates_read)
     except InputError as error:
         raise InputError(f"{graph}: {error}") from error
-    return _save(folder, settings, made, left_out)
+    return _save(folder, settings, probes, left_out)
 
 
 def medlama(
@@ -414,17 +418,17 @@ def medlama(
             f"{source}: no such folder or archive; expected MedLAMA's data/medlama, or an archive"
             " of it"
         )
-    made, left_out = medlama_queries(source, prompts, hard)
+    probes, left_out = medlama_queries(source, prompts, hard)
     settings = {
         "format": FORMAT,
         "of": "MedLAMA",
         "prompts": prompts,
         "hard": hard,
-        "content": digest([q._asdict() for q in made]),
+        "content": digest([q._asdict() for q in probes]),
     }
     if QUERIES.is_kept(folder, {"settings": settings}, fresh):
         return folder
-    return _save(folder, settings, made, left_out)
+    return _save(folder, settings, probes, left_out)
 
 
 def load_queries(folder: str | Path) -> list[Query]:

@@ -67,7 +67,7 @@ def _rows(path: Path, encoding: str) -> Iterator[tuple[str, dict[str, str]]]:
 
 
 def questions(
-    path: Path, *, found: Counter[str] | None = None, encoding: str = "gb18030"
+    path: Path, *, counts: Counter[str] | None = None, encoding: str = "gb18030"
 ) -> list[Pair]:
     """Right answers (label 1) of a CSV with the columns department, title, ask and answer.
 
@@ -77,22 +77,24 @@ def questions(
     `document` is of the question, and the ids of its answers begin with its first line. Raises
     InputError for another encoding, a missing column and an empty cell.
     """
-    found = Counter() if found is None else found
+    counts = Counter() if counts is None else counts
     answers: dict[str, list[tuple[str, str]]] = defaultdict(list)  # question -> (id, answer)
     for where, row in _rows(path, encoding):
         title, ask, answer = (" ".join(row[column].split()) for column in COLUMNS[1:])
         for column, value in (("title", title), ("ask", ask), ("answer", answer)):
             if not value:
                 raise InputError(f"{where}: {column} is empty. Fill it in or take the line out.")
-        own = answers[f"{title} {ask}"]
-        if answer in (known for _, known in own):
-            found[REPEATED] += 1
+        answers_of_question = answers[f"{title} {ask}"]
+        if answer in (earlier for _, earlier in answers_of_question):
+            counts[REPEATED] += 1
         else:
-            found[FURTHER] += bool(own)
-            own.append((line_id(path, where), answer))
+            counts[FURTHER] += bool(answers_of_question)
+            answers_of_question.append((line_id(path, where), answer))
     pairs: list[Pair] = []
-    for question, own in answers.items():
-        pairs += [Pair(i, group(question), question, answer, "1") for i, answer in own]
+    for question, answers_of_question in answers.items():
+        pairs += [
+            Pair(i, group(question), question, answer, "1") for i, answer in answers_of_question
+        ]
     return some(pairs, path)
 
 
@@ -110,9 +112,9 @@ def alike(right: Sequence[Pair]) -> list[list[str]]:
             question = parent[question]
         return question
 
-    asked: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for pair in right:
-        parent[root(pair.first)] = root(asked.setdefault(pair.second, pair.first))
+        parent[root(pair.first)] = root(texts.setdefault(pair.second, pair.first))
     groups: dict[str, list[str]] = defaultdict(list)
     for question in parent:
         groups[root(question)].append(question)
@@ -130,9 +132,9 @@ def make_rankings(
     same split, so that no answer of test is seen in training; none equals a right one. Raises
     InputError when there are too few questions or answers.
     """
-    own: dict[str, list[Pair]] = defaultdict(list)
+    pairs_of_question: dict[str, list[Pair]] = defaultdict(list)
     for pair in right:
-        own[pair.first].append(pair)
+        pairs_of_question[pair.first].append(pair)
     chosen: dict[str, list[str]] = {split: [] for split in ORDER if split in sizes}
     for questions in sorted(alike(right), key=lambda some: _rank(seed, min(some))):
         for split, members in chosen.items():
@@ -142,26 +144,28 @@ def make_rankings(
     for split, members in chosen.items():
         if len(members) < sizes[split]:
             raise InputError(
-                f"{len(own):,} questions are too few for"
+                f"{len(pairs_of_question):,} questions are too few for"
                 f" {', '.join(f'{n:,} of {s}' for s, n in sizes.items())}: {split} has"
                 f" {len(members):,}. Ask for fewer."
             )
     result: dict[str, list[Pair]] = {}
     for split in sizes:
-        pool = sorted({pair.second for question in chosen[split] for pair in own[question]})
+        pool = sorted(
+            {pair.second for question in chosen[split] for pair in pairs_of_question[question]}
+        )
         result[split] = []
         for question in sorted(chosen[split], key=lambda q: _rank(seed, q)):
-            answers = {pair.second for pair in own[question]}
+            answers = {pair.second for pair in pairs_of_question[question]}
             wrong = [answer for answer in pool if answer not in answers]
             if len(wrong) < negatives:
                 raise InputError(
                     f"{split}: {len(wrong):,} answers to other questions, expected {negatives}"
                     " wrong ones a question. Ask for more questions or fewer wrong answers."
                 )
-            first = own[question][0]
+            first = pairs_of_question[question][0]
             rng = np.random.default_rng(int(_rank(seed, question), 16))
             drawn = rng.choice(len(wrong), negatives, replace=False)
-            result[split] += own[question]
+            result[split] += pairs_of_question[question]
             result[split] += [
                 Pair(f"{first.id}/{n}", first.document, question, wrong[i], "0")
                 for n, i in enumerate(drawn, 1)

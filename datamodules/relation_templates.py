@@ -60,7 +60,7 @@ def answered_within(text: str, names: Iterable[Iterable[str]]) -> bool:
 def read_templates(rows: Iterable[Row], path: str, column: str) -> dict[str, str]:
     """{relation: template} of a table with the columns pid and `column`. Raises InputError
     path:line for a broken one."""
-    found: dict[str, str] = {}
+    templates_read: dict[str, str] = {}
     for _, where, row in rows:
         if "pid" not in row or column not in row:
             raise InputError(
@@ -73,20 +73,20 @@ def read_templates(rows: Iterable[Row], path: str, column: str) -> dict[str, str
                 f"{where}: expected a relation and a template with one [X] and one [Y], got"
                 f" {excerpt(text)}. Fix the line."
             )
-        found[row["pid"]] = text
-    if not found:
+        templates_read[row["pid"]] = text
+    if not templates_read:
         raise InputError(f"{path}: no template in this file; expected a line for each relation.")
-    return found
+    return templates_read
 
 
-def find_template(relation: str, known: Mapping[str, str] | None, where: str) -> str:
+def find_template(relation: str, templates_read: Mapping[str, str] | None, where: str) -> str:
     """The template of a relation: its name's, or that of a table. Raises InputError when the table
     has none."""
-    if known is None:
+    if templates_read is None:
         return template_of(relation)
-    if relation not in known:
+    if relation not in templates_read:
         raise InputError(
             f"{where}: no template for the relation {relation!r}. Add a line for it, or leave"
             " --prompts out."
         )
-    return known[relation]
+    return templates_read[relation]

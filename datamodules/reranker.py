@@ -71,17 +71,17 @@ def load_samples(folder: str | Path) -> dict[str, list[Sample]]:
     none, or damaged."""
     folder = Path(folder)
     SAMPLES.read(folder)
-    found: dict[str, list[Sample]] = {}
+    samples: dict[str, list[Sample]] = {}
     for part in ("train", "held_out"):
-        found[part] = []
+        samples[part] = []
         for where, record in json_lines(folder / f"{part}.jsonl", advice=AGAIN):
             try:
-                found[part].append(Sample(**record))
+                samples[part].append(Sample(**record))
             except TypeError as error:
                 raise InputError(
                     f"{where}: expected the fields {', '.join(Sample._fields)} ({error})"
                 ) from error
-    return found
+    return samples
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class RerankerExample(NamedTuple):
     second: list[int]  # segment
     owner: list[int]  # number of the candidate that a token belongs to; K for none
     scores: np.ndarray  # (K,) less the first one; 0 where there is no candidate
-    there: np.ndarray  # (K + 1,) bool: candidates that exist; the last is NIL
+    exists: np.ndarray  # (K + 1,) bool: candidates that exist; the last is NIL
     right: np.ndarray  # (K + 1,) bool
     counts: bool = True
 
@@ -131,7 +131,7 @@ class RerankerBatch(NamedTuple):
     second: Tensor  # (B, L)
     owner: Tensor  # (B, L)
     scores: Tensor  # (B, K)
-    there: Tensor  # (B, K + 1) bool
+    exists: Tensor  # (B, K + 1) bool
     right: Tensor  # (B, K + 1) bool; no entry in a row that does not count
     counts: Tensor  # (1,) mentions
     places: Places | Any = None  # of a training batch: datamodules.steps.place_batch
@@ -178,16 +178,16 @@ class RerankerInputs:
         ]
         owner, second = [sizes.candidates] * len(ids), [0] * len(ids)
         scores = np.zeros(sizes.candidates, np.float32)
-        there, is_right = np.zeros((2, sizes.candidates + 1), bool)
+        exists, is_right = np.zeros((2, sizes.candidates + 1), bool)
         for place, number in enumerate(chosen):
-            own = [*self.tokens(sample.candidates[number])[: sizes.name], sep]
-            ids += own
-            owner += [place] * len(own)
-            second += [1] * len(own)
+            name = [*self.tokens(sample.candidates[number])[: sizes.name], sep]
+            ids += name
+            owner += [place] * len(name)
+            second += [1] * len(name)
             scores[place] = sample.scores[number] - sample.scores[0]
-            there[place], is_right[place] = True, number in sample.right
-        there[-1], is_right[-1] = True, not is_right.any()
-        return RerankerExample(ids, second, owner, scores, there, is_right)
+            exists[place], is_right[place] = True, number in sample.right
+        exists[-1], is_right[-1] = True, not is_right.any()
+        return RerankerExample(ids, second, owner, scores, exists, is_right)
 
     def batch(self, examples: Sequence[RerankerExample]) -> RerankerBatch:
         counted = np.array([example.counts for example in examples])
@@ -197,7 +197,7 @@ class RerankerInputs:
             stack_rows([e.second for e in examples], 0),
             stack_rows([e.owner for e in examples], self.sizes.candidates),
             np.stack([e.scores for e in examples]),
-            np.stack([e.there for e in examples]),
+            np.stack([e.exists for e in examples]),
             np.stack([e.right for e in examples]) & counted[:, None],
             np.array([counted.sum()], np.float32),
         )

@@ -87,12 +87,12 @@ def place_batch(batch: Any) -> Any:
 def places(batch: Any, name: str) -> Tensor:
     """(N,) the places of what is True in the batch's mask `name`, flattened; a batch of validation
     has to look for them."""
-    found: Tensor = (
+    positions: Tensor = (
         batch.masks()[name].flatten().nonzero()[:, 0]
         if batch.places is None
         else batch.places[name]
     )
-    return found
+    return positions
 
 
 def make_batch(data: Exampled, indices: np.ndarray, epoch: int, blank: bool = False) -> Any:
@@ -224,10 +224,12 @@ def held_out_batches(
     order = indices[np.argsort(lengths[indices], kind="stable")]
     shares = [order[i : i + batch_size] for i in range(0, len(order), batch_size)]
     rounds = -(-len(shares) // world)
-    own = [
+    batches = [
         shares[r * world + rank] if r * world + rank < len(shares) else None for r in range(rounds)
     ]
-    return DataLoader(_Held(data, own, indices[:1]), batch_size=None, num_workers=data.num_workers)
+    return DataLoader(
+        _Held(data, batches, indices[:1]), batch_size=None, num_workers=data.num_workers
+    )
 
 
 class StepData(pl.LightningDataModule):
@@ -355,7 +357,7 @@ class CorpusData(StepData):
     ) -> None:
         super().__init__(corpus, tokenizer, batch_size, **steps)
         self.max_length, self.control = max_length, control
-        self.given: np.ndarray | None = None  # (Z,) the entity in place of each
+        self.exchanged_for: np.ndarray | None = None  # (Z,) the entity in place of each
 
     def read_corpus(self, graph: str | None = None, special: int = 0) -> None:
         """Open the corpus, which is linked with the graph of that fingerprint, for examples of
@@ -368,23 +370,23 @@ class CorpusData(StepData):
     def read_control(self, graph: KnowledgeGraph) -> None:
         """Exchange the entities of `graph` as `control` says. Raises InputError for no control."""
         if self.control is not None:
-            self.given = give_entities(self.control, graph)
+            self.exchanged_for = give_entities(self.control, graph)
 
     def sequence(self, index: int) -> CorpusExample:
         """Sequence number `index`, with the entities that are given."""
-        found = self.corpus[index]
-        if self.given is None:
-            return found
-        mentions = found.mentions.copy()
-        mentions[:, 2] = self.given[mentions[:, 2]]
-        return found._replace(mentions=mentions)
+        text = self.corpus[index]
+        if self.exchanged_for is None:
+            return text
+        mentions = text.mentions.copy()
+        mentions[:, 2] = self.exchanged_for[mentions[:, 2]]
+        return text._replace(mentions=mentions)
 
     def entity_counts(self, entities: int) -> np.ndarray:
         """(entities,) int64: how often each is given in the training text."""
         counts = self.corpus.entity_counts(entities)
-        if self.given is None:
+        if self.exchanged_for is None:
             return counts
-        return np.bincount(self.given, counts, entities).astype(np.int64)
+        return np.bincount(self.exchanged_for, counts, entities).astype(np.int64)
 
     @property
     def mask_id(self) -> int:

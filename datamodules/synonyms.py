@@ -59,12 +59,12 @@ class Sample(NamedTuple):
 
 def neighbour_sets(graph: KnowledgeGraph) -> list[set[int]]:
     """The entities that share a triple with each entity, itself left out."""
-    found: list[set[int]] = [set() for _ in range(len(graph.entities))]
+    neighbours: list[set[int]] = [set() for _ in range(len(graph.entities))]
     for head, _, tail in graph.triple_indices().tolist():
         if head != tail:
-            found[head].add(tail)
-            found[tail].add(head)
-    return found
+            neighbours[head].add(tail)
+            neighbours[tail].add(head)
+    return neighbours
 
 
 def share_neighbours(a: set[int], b: set[int], jaccard: float, common: int) -> bool:
@@ -87,9 +87,9 @@ def type_entities(graph: KnowledgeGraph, pairs: Sequence[tuple[int, int]]) -> li
     kinds: list[str] = graph.entities["type"].to_pylist()
     result = ["" if kind in UNTYPED else kind for kind in kinds]
     for a, b in pairs:
-        for one, other in ((a, b), (b, a)):
-            if not result[one] and kinds[other] not in UNTYPED:
-                result[one] = kinds[other]
+        for first, other in ((a, b), (b, a)):
+            if not result[first] and kinds[other] not in UNTYPED:
+                result[first] = kinds[other]
     return result
 
 
@@ -105,8 +105,8 @@ def eligible(
             part, choices, scorer=JaroWinkler.similarity, score_cutoff=similarity, dtype=np.float32
         )
         for name, row in zip(part, score, strict=True):
-            found = group[row > similarity]
-            yield found[[names[i] != name for i in found]]
+            similar = group[row > similarity]
+            yield similar[[names[i] != name for i in similar]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,9 +149,9 @@ def samples(
     kinds = type_entities(graph, pairs)
     names = graph.entities["name"].to_pylist()
     ids = graph.ids.to_pylist()
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     if limit is not None and limit < len(pairs):
-        found["pairs beyond the limit"] = len(pairs) - limit
+        counts["pairs beyond the limit"] = len(pairs) - limit
         pairs = [pairs[i] for i in np.sort(rng.choice(len(pairs), limit, replace=False))]
     around = neighbour_sets(graph)
     questions: list[tuple[int, int]] = []
@@ -161,15 +161,15 @@ def samples(
     result: list[Sample] = []
     for query, gold in questions:
         if not kinds[gold]:
-            found["samples whose entities have no type"] += 1
+            counts["samples whose entities have no type"] += 1
             continue
         never = equals[query] | equals[gold] | {query, gold}
-        said = {names[i] for i in never}
-        pool = [i for i in alike[gold].tolist() if i not in never and names[i] not in said]
+        names_left = {names[i] for i in never}
+        pool = [i for i in alike[gold].tolist() if i not in never and names[i] not in names_left]
         if names[query] == names[gold]:
-            found["samples of two entities of one name"] += 1
+            counts["samples of two entities of one name"] += 1
         elif len(pool) < rules.negatives:
-            found[f"samples with fewer than {rules.negatives} negatives"] += 1
+            counts[f"samples with fewer than {rules.negatives} negatives"] += 1
         else:
             drawn = rng.choice(len(pool), rules.negatives, replace=False)
             chosen = [gold, *(pool[i] for i in drawn)]
@@ -182,7 +182,7 @@ def samples(
                     share_neighbours(around[query], around[gold], rules.jaccard, rules.common),
                 )
             )
-    return result, found
+    return result, counts
 
 
 def find_alike(
@@ -200,9 +200,9 @@ def find_alike(
     alike: dict[int, np.ndarray] = {}
     total = sum(map(len, wanted.values()))
     with tqdm(total=total, desc="similar names", disable=None) as bar:
-        for kind, own in sorted(wanted.items()):
-            found = eligible(names, np.array(groups[kind]), own, similarity)
-            for gold, row in zip(own, found, strict=True):
+        for kind, numbers in sorted(wanted.items()):
+            similar = eligible(names, np.array(groups[kind]), numbers, similarity)
+            for gold, row in zip(numbers, similar, strict=True):
                 alike[gold] = row
                 bar.update()
     return alike
@@ -228,17 +228,17 @@ def build_samples(
     if SAMPLES.is_kept(folder, {"settings": settings}, fresh):
         return folder
     try:
-        made, dropped = samples(KnowledgeGraph.load(graph), rules)
+        sampled, dropped = samples(KnowledgeGraph.load(graph), rules)
     except InputError as error:
         raise InputError(f"{graph}: {error}") from error
-    if not made:
+    if not sampled:
         raise InputError(
             f"{graph}: no sample is left: {dict(dropped)}. Lower --negatives or --similarity."
         )
-    counts = {"samples": len(made), "of shared neighbours": sum(s.shared for s in made)}
+    counts = {"samples": len(sampled), "of shared neighbours": sum(s.shared for s in sampled)}
     manifest = {"settings": settings, "counts": counts, "left_out": dict(dropped)}
     with SAMPLES.create(folder, manifest) as partial:
-        table = pa.Table.from_pylist([sample._asdict() for sample in made])
+        table = pa.Table.from_pylist([sample._asdict() for sample in sampled])
         pq.write_table(table, partial / FILE, compression="zstd")
     return folder
 
@@ -304,15 +304,15 @@ def drop(synonyms: str, input: list[str], out: str) -> str:
     with atomic_write(out) as handle:
         for file in input:
             for document in documents([Path(file)], used=False):
-                kept = []
+                remaining = []
                 for sentence in sentences(document.text):
                     counts["sentences"] += 1
                     if pairs.are_named(sentence):
                         counts["dropped: both sides of a pair in one sentence"] += 1
                     else:
-                        kept.append(sentence)
+                        remaining.append(sentence)
                 counts["documents"] += 1
-                text = "".join(kept)
+                text = "".join(remaining)
                 if text.strip():
                     handle.write(
                         json.dumps({"id": document.id, "text": text}, ensure_ascii=False) + "\n"

@@ -28,8 +28,8 @@ def unit_spans(
     out."""
     starts = {s: i for i, (s, _) in enumerate(unit)}
     ends = {e: i + 1 for i, (_, e) in enumerate(unit)}
-    found = [(starts.get(s, -1), ends.get(e, -1), t) for s, e, t in entities]
-    return [(s, e, t) for s, e, t in found if 0 <= s < e]
+    spans = [(starts.get(s, -1), ends.get(e, -1), t) for s, e, t in entities]
+    return [(s, e, t) for s, e, t in spans if 0 <= s < e]
 
 
 def bio_labels(

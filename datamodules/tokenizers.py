@@ -220,7 +220,7 @@ def _tokens(
         return_token_type_ids=False,
         verbose=False,
     )["input_ids"]
-    ids = [one[:most] for one in ids]
+    ids = [sequence[:most] for sequence in ids]
     tokens = np.array(list(chain.from_iterable(ids)), _kind(tokenizer))
     return tokens, np.array(list(map(len, ids)), np.int64)
 
@@ -233,9 +233,9 @@ def _join_pieces(
     tokenizer: PreTrainedTokenizerFast, pieces: Iterable[Rows]
 ) -> tuple[np.ndarray, np.ndarray]:
     parts, sizes = [np.zeros(0, _kind(tokenizer))], [np.zeros(1, np.int64)]
-    for tokens, own in pieces:
+    for tokens, part_pieces in pieces:
         parts.append(tokens)
-        sizes.append(own)
+        sizes.append(part_pieces)
     return np.concatenate(parts), np.concatenate(sizes).cumsum()
 
 
@@ -267,8 +267,8 @@ def token_rows_in_parts(
             pq.write_table(pa.table({"text": texts}), handle)
         ranges = [(begin, min(begin + part, len(texts))) for begin in range(0, len(texts), part)]
         todo = [
-            Part(f"part-{number:05d}.npy", own, json.dumps([before, *own]))
-            for number, own in enumerate(ranges)
+            Part(f"part-{number:05d}.npy", part_counts, json.dumps([before, *part_counts]))
+            for number, part_counts in enumerate(ranges)
         ]
         with tqdm(total=len(texts), unit=" texts", desc="tokens", disable=None) as bar:
             folder.map(
@@ -276,12 +276,12 @@ def token_rows_in_parts(
                 todo,
                 partial(_begin, tokenizer, place / "texts.parquet"),
                 workers=workers or len(os.sched_getaffinity(0)),
-                finished=lambda own: bar.update(own["texts"]),
+                finished=lambda part_counts: bar.update(part_counts["texts"]),
             )
         check_files(
             place, folder.finish(todo, {})["sha256"], f"Remove {place} and run the command again."
         )
-    return _join_pieces(tokenizer, (_read_part(place / own.name) for own in todo))
+    return _join_pieces(tokenizer, (_read_part(place / part_counts.name) for part_counts in todo))
 
 
 def _begin(

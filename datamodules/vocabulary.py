@@ -77,10 +77,10 @@ def count_words(texts: Iterable[str]) -> tuple[Counter[str], Counter[str]]:
 def whole(character: str) -> bool:
     """Whether the tokenizer makes a word of the character alone: Chinese characters and
     punctuation."""
-    made = pre_tokenizers.BertPreTokenizer().pre_tokenize_str(
+    words = pre_tokenizers.BertPreTokenizer().pre_tokenize_str(
         normaliser().normalize_str(f"a{character}a")
     )
-    return len(made) > 1
+    return len(words) > 1
 
 
 def word_pieces(words: Counter[str], size: int) -> list[str]:
@@ -89,7 +89,7 @@ def word_pieces(words: Counter[str], size: int) -> list[str]:
     if not words or size < 1:
         return []
     scale = min(1.0, REPEATS / words.total())
-    shown = chain.from_iterable(
+    texts = chain.from_iterable(
         repeat(word, max(1, round(n * scale))) for word, n in sorted(words.items())
     )
     letters = sorted(set("".join(words)))
@@ -97,7 +97,7 @@ def word_pieces(words: Counter[str], size: int) -> list[str]:
     pieces = Tokenizer(models.WordPiece({}, unk_token="[UNK]", max_input_chars_per_word=100))
     pieces.pre_tokenizer = pre_tokenizers.Whitespace()
     pieces.train_from_iterator(
-        shown,
+        texts,
         trainers.WordPieceTrainer(
             vocab_size=size + len(single),
             min_frequency=3,
@@ -112,11 +112,11 @@ def word_pieces(words: Counter[str], size: int) -> list[str]:
 
 def vocabulary(graph: Iterable[str], texts: Iterable[str] = (), pieces: int = 4000) -> list[str]:
     """Tokens in the order of their ids, from the graph's names and further texts."""
-    known, words = count_words(graph)
+    counted, words = count_words(graph)
     seen, more = count_words(texts)
     blocks = chain.from_iterable(range(first, last + 1) for first, last in BLOCKS.values())
     always = "".join(map(chr, blocks)) + SIGNS
-    characters = {c for c in normaliser().normalize_str(always) if not c.isspace()} | set(known)
+    characters = {c for c in normaliser().normalize_str(always) if not c.isspace()} | set(counted)
     characters |= {c for c, n in seen.items() if n >= RARE}
     inside = [c for c in sorted(characters) if not whole(c)]
     tokens = [
@@ -183,17 +183,19 @@ def build_vocabulary(
     }
     if VOCABULARY.is_kept(folder, {"recipe": recipe}, fresh):
         return folder
-    every = tqdm(
+    progress = tqdm(
         documents([Path(t) for t in texts], None, "skip", used=False),
         unit=" texts",
         desc="vocabulary",
         dynamic_ncols=True,
     )
-    tokens = vocabulary(_graph_texts(KnowledgeGraph.load(graph)), (d.text for d in every), pieces)
+    tokens = vocabulary(
+        _graph_texts(KnowledgeGraph.load(graph)), (d.text for d in progress), pieces
+    )
     manifest: dict[str, Any] = {"recipe": recipe, "vocabulary": digest(tokens)}
     with VOCABULARY.create(folder, manifest) as partial:
         tokenizer(tokens).save_pretrained(partial)
-        made = load_tokenizer(str(partial))
-        manifest["tokens"] = len(made)
-        manifest["fingerprint"] = tokenizer_fingerprint(made)
+        loaded = load_tokenizer(str(partial))
+        manifest["tokens"] = len(loaded)
+        manifest["fingerprint"] = tokenizer_fingerprint(loaded)
     return folder

@@ -31,15 +31,15 @@ def check_entities(table: str, rows: Sequence[str], ids: pa.Array, graph: str, r
 
     table, graph: names, for the message.  remedy: what to do.
     """
-    own = pa.array(rows, pa.string())
-    if len(own) == len(ids) and pc.all(pc.equal(own, ids)).as_py() is not False:
+    values = pa.array(rows, pa.string())
+    if len(values) == len(ids) and pc.all(pc.equal(values, ids)).as_py() is not False:
         return
-    known = set(rows)
-    missing = next((i for i in ids.to_pylist() if i not in known), None)
+    rows_present = set(rows)
+    missing = next((i for i in ids.to_pylist() if i not in rows_present), None)
     first = (
         f"entity {missing!r} has no row" if missing else "the order or number of entities differs"
     )
     raise InputError(
-        f"the {table} table ({len(own)} rows) does not match the graph {graph} ({len(ids)}"
+        f"the {table} table ({len(values)} rows) does not match the graph {graph} ({len(ids)}"
         f" entities): {first}. {remedy}"
     )

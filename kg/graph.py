@@ -74,7 +74,7 @@ KINDS = (
 
 def split_types(types: str) -> frozenset[str]:
     """The types of an entity or a mention that has several, `Finding|Disease`, in lower case."""
-    return frozenset(one.strip().casefold() for one in types.split("|"))
+    return frozenset(name.strip().casefold() for name in types.split("|"))
 
 
 def place_of_kind(kind: str) -> int:
@@ -102,7 +102,7 @@ class Numbers:
 
     def positions(self, ids: Sequence[str]) -> np.ndarray:
         """(len(ids),) int64: the place of each id, -1 for one that is not there."""
-        wanted = np.array([one.encode() for one in ids] or [b""])[: len(ids)]
+        wanted = np.array([identifier.encode() for identifier in ids] or [b""])[: len(ids)]
         if not len(self._sorted):
             return np.full(len(ids), -1)
         place = np.searchsorted(self._sorted, wanted).clip(max=len(self._sorted) - 1)
@@ -150,9 +150,9 @@ class KnowledgeGraph:
             twice = next(c["values"] for c in counts if c["counts"] > 1)
             raise InputError(f"entities: id {twice!r} occurs more than once; ids must be unique")
         for part, column in REFERENCES:
-            known = pc.index_in(getattr(self, part)[column], value_set=self.ids)
-            if known.null_count:
-                row = int(np.flatnonzero(pc.is_null(known).to_numpy(zero_copy_only=False))[0])
+            places = pc.index_in(getattr(self, part)[column], value_set=self.ids)
+            if places.null_count:
+                row = int(np.flatnonzero(pc.is_null(places).to_numpy(zero_copy_only=False))[0])
                 raise InputError(
                     f"{part}: row {row}: unknown entity id"
                     f" {getattr(self, part)[column][row].as_py()!r} in {column}; add it to the"

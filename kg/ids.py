@@ -65,8 +65,8 @@ class BareIds:
 
     def shorten(self, identifier: str) -> str:
         """What an id is called."""
-        found = bare(identifier)
-        return identifier if found in self._shared else found
+        short = bare(identifier)
+        return identifier if short in self._shared else short
 
 
 def is_no_concept(identifier: str) -> bool:
@@ -77,7 +77,7 @@ def is_no_concept(identifier: str) -> bool:
 def split_ids(identifiers: str) -> list[str]:
     """The ids in a field, each once, in order; without those that say that there is no concept."""
     parts = (part.strip() for part in SEPARATORS.split(identifiers))
-    return [one for one in dict.fromkeys(parts) if not is_no_concept(one)]
+    return [identifier for identifier in dict.fromkeys(parts) if not is_no_concept(identifier)]
 
 
 class Resolved(NamedTuple):
@@ -108,22 +108,22 @@ class Ids:
     @cached_property
     def _others(self) -> dict[str, str]:
         """{alternative id: entity}."""
-        found: dict[str, str] = {}
+        others: dict[str, str] = {}
         for entity in self.ids if self.alternatives else ():
             for other in self.alternatives.get(entity, ()):
-                found.setdefault(other, entity)
-        return found
+                others.setdefault(other, entity)
+        return others
 
     @cached_property
     def _spellings(self) -> dict[str, str]:
         """{id as :func:`fold_id` makes it: entity}, ids before alternatives; made when an id is
         not found as it is written."""
-        found: dict[str, str] = {}
+        spellings: dict[str, str] = {}
         for entity in self.ids:
-            found.setdefault(fold_id(entity), entity)
+            spellings.setdefault(fold_id(entity), entity)
         for other, entity in self._others.items():
-            found.setdefault(fold_id(other), entity)
-        return found
+            spellings.setdefault(fold_id(other), entity)
+        return spellings
 
     def entity(self, identifier: str) -> str | None:
         """The entity that one id means, or None."""
@@ -139,9 +139,9 @@ class Ids:
         if (whole := self.entity(identifiers)) is not None:  # an id may have a separator in it
             return Resolved([whole], [])
         entities, unknown = dict[str, None](), list[str]()
-        for one in split_ids(identifiers):
-            if (entity := self.entity(one)) is None:
-                unknown.append(one)
+        for part in split_ids(identifiers):
+            if (entity := self.entity(part)) is None:
+                unknown.append(part)
             else:
                 entities[entity] = None
         return Resolved(list(entities), unknown)
@@ -159,10 +159,10 @@ def fold_id(identifier: str) -> str:
 def alternatives_of(graph: KnowledgeGraph) -> dict[str, list[str]]:
     """{entity: its other ids} of a graph. Raises InputError for a manifest whose `alternatives` are
     something else."""
-    found = graph.manifest.get("alternatives", {})
-    if not isinstance(found, dict) or not all(isinstance(ids, list) for ids in found.values()):
+    stored = graph.manifest.get("alternatives", {})
+    if not isinstance(stored, dict) or not all(isinstance(ids, list) for ids in stored.values()):
         raise InputError(
             "expected {entity: [its other ids]} under alternatives of the graph's manifest. Build"
             " the graph again."
         )
-    return found
+    return stored

@@ -227,12 +227,12 @@ class ERNIE(OrderedLM):
         words = self.encoder.bert.embeddings.word_embeddings.weight
         return {
             **super().measures(batch),
-            **measure_without_answers(batch, batch.asked, linked, unlinked, self.head, words),
+            **measure_without_answers(batch, batch.targets, linked, unlinked, self.head, words),
         }
 
     def outputs(self, batch: ERNIEBatch) -> tuple[Tensor, Tensor, Tensor]:
         states = self.encoder(batch.input_ids, layout(batch), batch.mentions, batch.second)
-        wanted = self.to_entity(states[batch.asked[:, 0], batch.asked[:, 1]])  # type: ignore[operator]
+        wanted = self.to_entity(states[batch.targets[:, 0], batch.targets[:, 1]])  # type: ignore[operator]
         vectors = self.encoder.entity[batch.candidates.clamp_min(0)]
         logits = torch.einsum("pd,pcd->pc", wanted.float(), vectors)  # Eq. (7)
         return states, logits.masked_fill(batch.candidates < 0, -torch.inf), batch.candidates

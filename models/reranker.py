@@ -78,7 +78,7 @@ class RerankerModel(TextEncoder):
         with torch.autocast(states.device.type, enabled=False):
             scores = self.score(means.float())[..., 0] + self.confidence * batch.scores
             logits = torch.cat([scores, self.nil(states[:, 0].float())], 1)
-            return logits.masked_fill(~batch.there, -torch.inf).log_softmax(1)
+            return logits.masked_fill(~batch.exists, -torch.inf).log_softmax(1)
 
 
 class Reranker(PaperModule):

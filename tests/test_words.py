@@ -160,9 +160,13 @@ def test_functions_are_named_by_a_verb_and_its_object() -> None:
 
 #: names that say nothing about what a variable holds
 EMPTY = BARE | {"own", "one", "there", "every", "alone"}
-#: rooms, and files in them, whose variables are not checked yet
-UNCHECKED = ("benchmarks/", "datamodules/", "docs/", "kg/", "tests/")
-UNTOUCHED = ("models/embert.py", "models/losses.py")
+#: files whose variables are not checked: tests, and the equations of losses as they were reviewed
+UNCHECKED = ("docs/", "tests/", "models/embert.py", "models/losses.py")
+#: {file: parameters that are settings of a command, OF=diagnosis}
+SETTINGS = {
+    "benchmarks/papers/genbioel/__init__.py": {"of"},
+    "benchmarks/papers/smedbert/__init__.py": {"of"},
+}
 
 
 def empty_variables(text: str) -> list[tuple[int, str]]:
@@ -186,8 +190,13 @@ def test_variables_are_nouns() -> None:
     found = []
     for file in files():
         name = str(file.relative_to(ROOT))
-        if file.suffix == ".py" and not name.startswith((*UNCHECKED, *UNTOUCHED)):
-            found += [f"{name}:{line}: {word}" for line, word in empty_variables(file.read_text())]
+        if file.suffix == ".py" and not name.startswith(UNCHECKED):
+            settings = SETTINGS.get(name, set())
+            found += [
+                f"{name}:{line}: {word}"
+                for line, word in empty_variables(file.read_text())
+                if word not in settings
+            ]
     assert not found, "name what the variable holds:\n" + "\n".join(found)
 
 

@@ -43,26 +43,26 @@ class Run(NamedTuple):
 
 def scored_run(
     name: str,
-    of: str | None = None,
+    label: str | None = None,
     part: Folds = Folds(),
     files: Files = Files(),
-    own: Gold = Gold(),
+    annotated: Gold = Gold(),
 ) -> Run:
-    """The newest result of a task, or of one's own texts, of the label or in the folder that `of`
-    names.
+    """The newest result of a task, or of one's own texts, of a label or in a
+    folder.
 
     Raises InputError when there is none, or its mentions are others than the available ones.
     """
-    if own.gold:
-        name, definition = own.name(part.graph), definition_of(own, part.graph)
+    if annotated.gold:
+        name, definition = annotated.name(part.graph), definition_of(annotated, part.graph)
     else:
         definition = linking_task(END_TO_END.get(name, name))
     refuse_sets(definition, "cases are")
-    command = own.advice(part.graph) if own.gold else f"make evaluate TASK={name}"
-    if of and Path(of).is_dir():
-        result = load_result(of)
+    command = annotated.advice(part.graph) if annotated.gold else f"make evaluate TASK={name}"
+    if label and Path(label).is_dir():
+        result = load_result(label)
     else:
-        result = newest_result(name, of, part, command)
+        result = newest_result(name, label, part, command)
     file = Path(result.folder) / "predictions.jsonl"
     again = f"Score it again: {command}"
     predictions = [line for _, line in json_lines(file, advice=again)]
@@ -74,8 +74,8 @@ def scored_run(
         )
     scored = result.protocol.get("fold_numbers", "all")
     of_folds = [] if scored == "all" else [int(n) for n in scored.split(",")]
-    asked = replace(part, split=cast(Split, result.split), folds=of_folds)
-    _, loaded = folds_of(definition, files, asked, own)
+    wanted = replace(part, split=cast(Split, result.split), folds=of_folds)
+    _, loaded = folds_of(definition, files, wanted, annotated)
     known_ids: set[str] = set()
     for fold in loaded:
         known_ids.update(mention.id for mention in fold.splits[result.split])
@@ -88,14 +88,18 @@ def scored_run(
     return Run(result, predictions, loaded)
 
 
-def newest_result(name: str, of: str | None, part: Folds, command: str) -> Result:
-    """The newest stored result of a split and its folds, of the label or model `of`, else of any
+def newest_result(name: str, label: str | None, part: Folds, command: str) -> Result:
+    """The newest stored result of a split and its folds, of the label or model `label`, else of any
     linker that is no baseline. Raises InputError when there is none."""
     stored = list_stored("linking", name)
     numbers = ",".join(map(str, part.folds)) or "all"
     for result in reversed(stored):
         if (
-            (of in (result.label, result.model.name) if of else result.model.name not in BASELINES)
+            (
+                label in (result.label, result.model.name)
+                if label
+                else result.model.name not in BASELINES
+            )
             and part.split in (None, result.split)
             and result.protocol.get("fold_numbers", "all") == numbers
         ):
@@ -133,9 +137,11 @@ def chain_cases(run: Run) -> list[Case]:
             reason = error_of(place, predicted) if place.concepts else "right"
             if reason != "right":
                 over = [p for p in predicted if p.overlaps(place)]
-                said = "; ".join(f"{text[p.start : p.end]} = {_name(p, dictionary)}" for p in over)
+                answers = "; ".join(
+                    f"{text[p.start : p.end]} = {_name(p, dictionary)}" for p in over
+                )
                 mention = text[place.start : place.end].lower()
-                groups[mention, _name(place, dictionary), said, reason] += 1
+                groups[mention, _name(place, dictionary), answers, reason] += 1
         for place in predicted:
             if not any(place.overlaps(g) for g in gold):
                 mention = text[place.start : place.end].lower()

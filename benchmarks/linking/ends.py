@@ -99,7 +99,7 @@ def gold_places(mentions: Iterable[Mention], dictionary: Dictionary) -> dict[str
                 " have one"
             )
         for ids in mention.gold:
-            concepts = dictionary.concepts_of(ids) or frozenset(f"?{one}" for one in ids)
+            concepts = dictionary.concepts_of(ids) or frozenset(f"?{name}" for name in ids)
             places[mention.document].append(Place(mention.start, mention.end, concepts))
     return places
 
@@ -259,24 +259,26 @@ class Annotated(NamedTuple):
         return not any(a < end and start < b for a, b in self.ignored.get(document, ()))
 
 
-def read_annotated(name: str, part: Folds, files: Files, own: Gold = Gold()) -> Annotated:
+def read_annotated(name: str, part: Folds, files: Files, annotated: Gold = Gold()) -> Annotated:
     """The texts of an end-to-end task, or one's own. Raises InputError for a split that does not
     exist, and for files that are missing."""
-    definition = definition_of(own, part.graph) if own.gold else linking_task(END_TO_END[name])
-    split, (fold,) = folds_of(definition, files, part, own)
+    definition = (
+        definition_of(annotated, part.graph) if annotated.gold else linking_task(END_TO_END[name])
+    )
+    split, (fold,) = folds_of(definition, files, part, annotated)
     gold = gold_places(fold.splits[split], fold.dictionary)
     for document, spans in fold.annotated[split].items():
         gold[document] += [Place(start, end, frozenset()) for start, end in spans]
     texts = {document: fold.documents[document] for document in fold.annotated[split]}
     ignored = fold.manifest.get("other_types") or {}
-    kept = {document: gold[document] for document in texts}
-    return Annotated(name, split, fold, texts, kept, ignored)
+    gold_of_texts = {document: gold[document] for document in texts}
+    return Annotated(name, split, fold, texts, gold_of_texts, ignored)
 
 
 class Measured(NamedTuple):
     """The mentions that a chain found in the documents, and its times."""
 
-    found: dict[str, list[Linked]]
+    linked: dict[str, list[Linked]]
     seconds: float  # of linking
     start: float  # before the first text
 
@@ -389,24 +391,24 @@ def write_predictions(
             handle.write(json.dumps(line, ensure_ascii=False) + "\n")
 
 
-def score_chain(asked: Evaluation) -> Result:
+def score_chain(evaluation: Evaluation) -> Result:
     """Score a chain on an end-to-end task; the result is saved and logged. Raises InputError for
     what cannot be done."""
-    own_texts = asked.own
-    name = own_texts.name(asked.part.graph) if own_texts.gold else asked.task
-    chain, nil = str(steps_of(asked.chain or "dictionary")), asked.threshold
-    data = read_annotated(name, asked.part, asked.files, own_texts)
+    own_texts = evaluation.annotated
+    name = own_texts.name(evaluation.part.graph) if own_texts.gold else evaluation.task
+    chain, nil = str(steps_of(evaluation.chain or "dictionary")), evaluation.threshold
+    data = read_annotated(name, evaluation.part, evaluation.files, own_texts)
     dictionary = data.fold.dictionary
-    graph = asked.part.graph or graph_of(dictionary, data.fold.folder / "graph")
+    graph = evaluation.part.graph or graph_of(dictionary, data.fold.folder / "graph")
     pipeline, measured = link_texts(
-        graph, chain, data.texts, asked.linker, asked.work, nil, asked.matching
+        graph, chain, data.texts, evaluation.linker, evaluation.work, nil, evaluation.matching
     )
     predicted: dict[str, list[Place]] = {}
-    shown: dict[str, list[list[Any]]] = {}
+    rows: dict[str, list[list[Any]]] = {}
     right: dict[str, list[bool]] = {}
-    for d, mentions in measured.found.items():
+    for d, mentions in measured.linked.items():
         counted = [m for m in mentions if data.counts_at(d, m.start, m.end)]
-        shown[d] = [[m.start, m.end, m.text, m.entity, m.name, m.score] for m in counted]
+        rows[d] = [[m.start, m.end, m.text, m.entity, m.name, m.score] for m in counted]
         predicted[d] = [place_of(m.start, m.end, m.entity, dictionary) for m in counted]
         right[d] = [count_matches([p], data.gold[d], False, True) > 0 for p in predicted[d]]
     warn_of_training_texts(pipeline.steps.detectors, data)
@@ -420,11 +422,13 @@ def score_chain(asked: Evaluation) -> Result:
         "texts_a_second": round(len(data.texts) / max(measured.seconds, 1e-9), 1),
     }
     model = Model(chain, "", digest(pipeline.identities))
-    options = {name: value for name, value in asked.matching.settings().items() if value != BEST}
+    options = {
+        name: value for name, value in evaluation.matching.settings().items() if value != BEST
+    }
     if nil is not None:
         options["threshold"] = nil
     result = result_of(data, predicted, graph, model, options, details)
-    write_predictions(result, data, shown, right)
+    write_predictions(result, data, rows, right)
     return save_logged(result, name)
 
 
@@ -459,10 +463,10 @@ def format_chain_score(result: Result) -> str:
         f"{'':<22}{'P':>8}{'R':>8}{'F1':>8}   95 % interval",
     ]
     for measure in MEASURES:
-        own = result.scores[OVERALL if measure == METRIC else measure]
+        score = result.scores[OVERALL if measure == METRIC else measure]
         low, high = mine.interval(measure) or (0.0, 0.0)
         title = "strict" if measure == METRIC else measure
-        numbers = "".join(f"{100 * own[k]:>8.2f}" for k in ("precision", "recall", METRIC))
+        numbers = "".join(f"{100 * score[k]:>8.2f}" for k in ("precision", "recall", METRIC))
         interval = f"{100 * low:.2f} to {100 * high:.2f}"
         if protocol["documents"] < 2:
             interval = "none: one text"

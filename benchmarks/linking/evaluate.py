@@ -157,11 +157,11 @@ class Scoring(NamedTuple):
         ]
 
 
-def begin_scoring(asked: Evaluation, definition: Task, models: int) -> Scoring:
+def begin_scoring(evaluation: Evaluation, definition: Task, models: int) -> Scoring:
     """The folds that are scored. Raises InputError for another number of models than of folds, and
     when no mention can be scored."""
-    protocol = resolve_protocol(asked.protocol, definition)
-    split, loaded = folds_of(definition, asked.files, asked.part, asked.own)
+    protocol = resolve_protocol(evaluation.protocol, definition)
+    split, loaded = folds_of(definition, evaluation.files, evaluation.part, evaluation.annotated)
     folds = [ready(fold, split, protocol) for fold in loaded]
     if models not in (0, 1, len(folds)):
         raise InputError(f"{definition.name}: {models} models for {len(folds)} folds")
@@ -170,27 +170,31 @@ def begin_scoring(asked: Evaluation, definition: Task, models: int) -> Scoring:
             f"{definition.name}: no mention of {split} is in the dictionary, so nothing can be"
             " scored (NIL=wrong)"
         )
-    record = protocol_record(definition, split, folds, protocol, asked.part.numbers)
+    record = protocol_record(definition, split, folds, protocol, evaluation.part.numbers)
     return Scoring(definition, split, folds, protocol.composite, record)
 
 
-def score_linker(asked: Evaluation, tuned: Tuned | None = None) -> list[Result]:
+def score_linker(evaluation: Evaluation, tuned: Tuned | None = None) -> list[Result]:
     """Results of both baselines and, last, of the linker; saved. The linker's is logged to MLflow.
 
     tuned: instead of the model that is asked for, where every fold has its own.
     Raises InputError for a task, model or split that does not exist, and when no mention can be
     scored.
     """
-    graph, model = asked.part.graph, asked.model or "tfidf"
-    definition = definition_of(asked.own, graph) if asked.own.gold else linking_task(asked.task)
+    graph, model = evaluation.part.graph, evaluation.model or "tfidf"
+    definition = (
+        definition_of(evaluation.annotated, graph)
+        if evaluation.annotated.gold
+        else linking_task(evaluation.task)
+    )
     if definition.sets:
-        return score_sets(asked, definition, tuned)
+        return score_sets(evaluation, definition, tuned)
     baselines = dict[str, Any](BASELINES) | ({TRANSLATED: None} if definition.translated else {})
-    chosen = choose_linkers(asked, tuned, baselines)
-    scoring = begin_scoring(asked, definition, len(chosen.linkers))
+    chosen = choose_linkers(evaluation, tuned, baselines)
+    scoring = begin_scoring(evaluation, definition, len(chosen.linkers))
     results = scoring.score_baselines()
     if chosen.linkers:
-        index = asked.linker.index
+        index = evaluation.linker.index
         if index and len({fold.names.digest for fold in scoring.folds}) > 1:
             raise InputError(
                 f"INDEX={index}: the folds have different dictionaries; an index keeps one"
@@ -199,9 +203,9 @@ def score_linker(asked: Evaluation, tuned: Tuned | None = None) -> list[Result]:
         linker_of = {id(fold.names): linker for fold, linker in pairs}
         results.append(
             scoring.score(
-                lambda names: back_off(linker_of[id(names)], asked)(names),
+                lambda names: back_off(linker_of[id(names)], evaluation)(names),
                 chosen.model,
-                chosen.show_options(asked),
+                chosen.show_options(evaluation),
                 chosen.settings(),
                 tuned.seed if tuned else 0,
             )
@@ -250,10 +254,10 @@ def format_scores(results: Sequence[Result]) -> str:
     ]
     for name, group in groups.items():
         low, high = group.interval(METRIC) or (0.0, 0.0)
-        own = group.results[0].scores[OVERALL]
+        score = group.results[0].scores[OVERALL]
         span = f"{100 * low:.1f} to {100 * high:.1f}"
         lines.append(
-            f"{name:<{width}}{100 * own['acc@1']:>7.2f}{span:>16}{100 * own['acc@5']:>8.2f}{own['mrr']:>8.4f}"  # noqa: E501
+            f"{name:<{width}}{100 * score['acc@1']:>7.2f}{span:>16}{100 * score['acc@5']:>8.2f}{score['mrr']:>8.4f}"  # noqa: E501
         )
     # of the baselines the best one is compared with
     baseline = max(
@@ -264,10 +268,10 @@ def format_scores(results: Sequence[Result]) -> str:
     lines.append(f"{ours.label} against {baseline.label}: {against}")
     wide = max(20, *(len(title) + 2 for title in ours.scores))
     lines += ["", f"{'group of mentions':<{wide}}{'mentions':>9}{'Acc@1':>8}{baseline.label:>12}"]
-    for title, own in ours.scores.items():
+    for title, score in ours.scores.items():
         if title != OVERALL:
-            pair = (100 * own[METRIC], 100 * baseline.scores[title][METRIC])
-            count = int(own["examples"])
+            pair = (100 * score[METRIC], 100 * baseline.scores[title][METRIC])
+            count = int(score["examples"])
             lines.append(f"{title:<{wide}}{count:>9,}{pair[0]:>8.1f}{pair[1]:>12.1f}")
     reasons = ", ".join(f"{k} {v}" for k, v in ours.details["reasons"].items() if k != "right")
     ties = ours.details["ties"]

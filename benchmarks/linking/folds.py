@@ -46,11 +46,14 @@ def with_one_name(dictionary: Dictionary, rule: str) -> Dictionary:
     """The dictionary with one name a concept (kg.search.names.one_name), that which GenBioEL is
     trained to write by the same rule."""
     normalised = normaliser("lower+symbols")
-    own: dict[str, dict[str, str]] = {}
+    chosen_names: dict[str, dict[str, str]] = {}
     for concept, text in zip(dictionary.ids, dictionary.names, strict=True):
-        own.setdefault(concept, {}).setdefault(normalised(text), text)
-    chosen = [texts[one_name(list(texts), rule, f"0\t{concept}")] for concept, texts in own.items()]
-    return replace(dictionary, ids=list(own), names=chosen)
+        chosen_names.setdefault(concept, {}).setdefault(normalised(text), text)
+    chosen = [
+        texts[one_name(list(texts), rule, f"0\t{concept}")]
+        for concept, texts in chosen_names.items()
+    ]
+    return replace(dictionary, ids=list(chosen_names), names=chosen)
 
 
 def resolve_protocol(protocol: Protocol, definition: Task) -> Protocol:
@@ -98,44 +101,46 @@ def ready(fold: Linking, split: str, protocol: Protocol) -> Prepared:
     if protocol.names != "all":
         dictionary = with_one_name(dictionary, protocol.names)
     mentions = fold.splits[split]
-    kept = mentions
+    linkable = mentions
     if protocol.nil == "left-out":
-        kept = [m for m in mentions if any(dictionary.concepts_of(g) for g in m.gold)]
+        linkable = [m for m in mentions if any(dictionary.concepts_of(g) for g in m.gold)]
     parts = (
-        expand_mentions(kept, fold.documents) if protocol.abbreviations else [m.parts for m in kept]
+        expand_mentions(linkable, fold.documents)
+        if protocol.abbreviations
+        else [m.parts for m in linkable]
     )
-    contexts = [context_of(m, fold.documents) for m in kept]
+    contexts = [context_of(m, fold.documents) for m in linkable]
     return Prepared(
-        kept,
+        linkable,
         parts,
         contexts,
         Names(dictionary, protocol.normalise or BIOSYN),
         train,
-        len(mentions) - len(kept),
+        len(mentions) - len(linkable),
     )
 
 
 def link_fold(linker: Linker, fold: Prepared) -> list[list[Ranking]]:
     """Rankings of every part of every mention; each (string, text) is linked once."""
-    asked = [
+    queries = [
         [(part, context) for part in parts]
         for parts, context in zip(fold.parts, fold.contexts, strict=True)
     ]
-    distinct = list(dict.fromkeys(chain.from_iterable(asked)))
+    distinct = list(dict.fromkeys(chain.from_iterable(queries)))
     rankings = linker.link([part for part, _ in distinct], [context for _, context in distinct])
     ranking_of = dict(zip(distinct, rankings, strict=True))
-    return [[ranking_of[question] for question in mention] for mention in asked]
+    return [[ranking_of[question] for question in mention] for mention in queries]
 
 
 def folds_of(
-    definition: Task, files: Files, part: Folds, own: Gold = Gold()
+    definition: Task, files: Files, part: Folds, annotated: Gold = Gold()
 ) -> tuple[Split, list[Linking]]:
     """(the split that is scored, the folds of these numbers, or all). Raises InputError for one
     that does not exist."""
-    if own.gold:
+    if annotated.gold:
         if part.split not in (None, SPLIT):
             raise InputError(f"SPLIT={part.split}: --gold is scored as a whole")
-        return SPLIT, [gold_linking(own, part.graph)]
+        return SPLIT, [gold_linking(annotated, part.graph)]
     folds = prepared_folds(definition, files, part.graph)
     scored: tuple[Split, ...] = ("test", "dev")
     available = [name for name in scored if all(name in fold for fold in folds)]
@@ -188,7 +193,7 @@ def protocol_record(
         "folds": len(folds),
         "mentions": len(mentions),
         "mentions_digest": digest(mentions)[:16],
-        "mentions_given": definition.given,
+        "mentions_given": definition.preparation,
         "dictionary": (digests[0] if len(digests) == 1 else digest(digests))[:16],
         "dictionary_names": round(float(np.mean([n for n, _ in sizes]))),
         "dictionary_concepts": round(float(np.mean([c for _, c in sizes]))),
@@ -222,47 +227,51 @@ class Chosen(NamedTuple):
             settings["folds"] = digest([linker.identity for linker in self.linkers])
         return settings
 
-    def show_options(self, asked: Evaluation) -> dict[str, Any]:
+    def show_options(self, evaluation: Evaluation) -> dict[str, Any]:
         """What distinguishes this linker from the same one used otherwise, as options of a
         result."""
-        shown = {**self.tuned, **self.linkers[0].options}
-        shown |= {"names": asked.protocol.names} if asked.protocol.names != "all" else {}
-        return shown | ({"backoff": True} if asked.backoff else {})
+        options = {**self.tuned, **self.linkers[0].options}
+        options |= (
+            {"names": evaluation.protocol.names} if evaluation.protocol.names != "all" else {}
+        )
+        return options | ({"backoff": True} if evaluation.backoff else {})
 
 
-def choose_linkers(asked: Evaluation, tuned: Tuned | None, baselines: Mapping[str, Any]) -> Chosen:
+def choose_linkers(
+    evaluation: Evaluation, tuned: Tuned | None, baselines: Mapping[str, Any]
+) -> Chosen:
     """The linkers of `tuned`, or of the model that is asked for.
 
     Raises InputError for a model that does not exist, an option that the linker cannot use, and
     RERANK= of a baseline.
     """
-    name, options = asked.model or "tfidf", asked.linker
-    model, own, linkers = Model(name), dict[str, Any](), list[Linkable]()
+    name, options = evaluation.model or "tfidf", evaluation.linker
+    model, chosen_options, linkers = Model(name), dict[str, Any](), list[Linkable]()
     if tuned:
-        model, own, linkers = tuned.model, dict(tuned.options), list(tuned.linkers)
+        model, chosen_options, linkers = tuned.model, dict(tuned.options), list(tuned.linkers)
     elif name in baselines:
-        if asked.rerank:
+        if evaluation.rerank:
             raise InputError(
-                f"RERANK={asked.rerank}: it ranks what a model finds; MODEL={name} is a baseline."
-                " Take another MODEL="
+                f"RERANK={evaluation.rerank}: it ranks what a model finds; MODEL={name} is a"
+                " baseline. Take another MODEL="
             )
     else:
-        start = encoder(name, asked.ckpt)
+        start = encoder(name, evaluation.ckpt)
         linkers = [linkable_of(start, options)]
-        if asked.rerank:
-            then, label = make_reranking(asked.rerank, options)
+        if evaluation.rerank:
+            then, label = make_reranking(evaluation.rerank, options)
             linkers = [Reranked(linkers[0], then, label)]
         model = model_of(name, start)
     uses = frozenset[str]().union(*(linker.uses for linker in linkers))
     check_uses(given_options(options), uses, f"the linker {model.name}")
-    return Chosen(model, linkers, own, options.backend)
+    return Chosen(model, linkers, chosen_options, options.backend)
 
 
-def back_off(linkable: Linkable, asked: Evaluation) -> Callable[[Names], Linker]:
+def back_off(linkable: Linkable, evaluation: Evaluation) -> Callable[[Names], Linker]:
     """A function from names to their linker, after exact match with --backoff."""
 
     def make(names: Names) -> Linker:
-        linker = linkable.on(names, asked.work)
-        return BackOff(names, linker) if asked.backoff else linker
+        linker = linkable.on(names, evaluation.work)
+        return BackOff(names, linker) if evaluation.backoff else linker
 
     return make

@@ -51,9 +51,9 @@ def print_scores_of_forms() -> None:
         for kinds in (None, CLOSE):
             linker = DictionaryLinker(names, graph.ids, graph.degree(), forms=level, kinds=kinds)
             precision, recall, f1 = score_linker(linker, texts, gold)
-            shown = "all names" if kinds is None else "close names"
+            names_text = "all names" if kinds is None else "close names"
             print(
-                f"{level}, {shown}: P {precision:.1f}, R {recall:.1f}, F1 {f1:.1f},"
+                f"{level}, {names_text}: P {precision:.1f}, R {recall:.1f}, F1 {f1:.1f},"
                 f" {sum(map(len, gold)):,} places"
             )
 
@@ -104,10 +104,13 @@ def score_linker(
     right = predicted = 0
     for begin in range(0, len(texts), AT_ONCE):
         batch = slice(begin, begin + AT_ONCE)
-        for mentions, own in zip(linker.link_all(texts[batch]), gold[batch], strict=True):
+        for mentions, gold_of_mention in zip(
+            linker.link_all(texts[batch]), gold[batch], strict=True
+        ):
             predicted += len(mentions)
             right += sum(
-                mention.entity in own.get((mention.start, mention.end), ()) for mention in mentions
+                mention.entity in gold_of_mention.get((mention.start, mention.end), ())
+                for mention in mentions
             )
     wanted = sum(map(len, gold))
     if not right:
@@ -139,9 +142,9 @@ def print_scores_of_splitters(archive: Path) -> None:
     random.Random(0).shuffle(documents)
     for name, split in splitters.items():
         counts = np.zeros(3)
-        for own in documents[:DOCUMENTS]:
-            gold = set(np.cumsum([len(sentence) + 1 for sentence in own[:-1]]).tolist())
-            predicted = {start for start in split(" ".join(own)) if start}
+        for document in documents[:DOCUMENTS]:
+            gold = set(np.cumsum([len(sentence) + 1 for sentence in document[:-1]]).tolist())
+            predicted = {start for start in split(" ".join(document)) if start}
             counts += [len(gold & predicted), len(predicted), len(gold)]
         right, found_count, wanted = counts
         scores = right / found_count, right / wanted, 2 * right / (found_count + wanted)

@@ -48,21 +48,21 @@ class Answer(NamedTuple):
 class Counted(NamedTuple):
     """Answers that a threshold keeps."""
 
-    kept: int
+    answered: int
     right: int
     design_effect: float
 
     @property
     def precision(self) -> float:
-        return self.right / self.kept if self.kept else 0.0
+        return self.right / self.answered if self.answered else 0.0
 
     def bounds(self, below: float, above: float = 0.0) -> tuple[float, float]:
         """Clopper and Pearson's bounds of precision, with the probabilities of a true value below
         and above them; (0, 1) of no answer."""
-        kept, right = self.kept / self.design_effect, self.right / self.design_effect
-        wrong = kept - right
+        answered, right = self.answered / self.design_effect, self.right / self.design_effect
+        wrong = answered - right
         low = float(beta.ppf(below, right, wrong + 1)) if self.right else 0.0
-        high = float(beta.ppf(1 - above, right + 1, wrong)) if self.kept > self.right else 1.0
+        high = float(beta.ppf(1 - above, right + 1, wrong)) if self.answered > self.right else 1.0
         return low, high
 
 
@@ -96,9 +96,9 @@ def count_answers(
     answers: Sequence[Answer], threshold: float, least_effect: float = 1.0
 ) -> Counted:
     """The answers that a threshold keeps, counted."""
-    kept = [answer for answer in answers if answer.score >= threshold]
-    effect = max(least_effect, design_effect(kept))
-    return Counted(len(kept), sum(answer.right for answer in kept), effect)
+    answered = [answer for answer in answers if answer.score >= threshold]
+    effect = max(least_effect, design_effect(answered))
+    return Counted(len(answered), sum(answer.right for answer in answered), effect)
 
 
 def thresholds_of(scores: Iterable[float]) -> list[float]:
@@ -158,18 +158,18 @@ def read_answers(result: Result) -> list[Answer]:
     return answers
 
 
-def check_precision(asked: Evaluation) -> float:
+def check_precision(evaluation: Evaluation) -> float:
     """The precision that is asked for. Raises InputError for one that is not between 0 and 1, and
     for other options that it does not go with."""
-    if asked.task and asked.task not in END_TO_END:
-        refuse_sets(linking_task(asked.task), "--target-precision is")
-    precision = asked.target_precision
+    if evaluation.task and evaluation.task not in END_TO_END:
+        refuse_sets(linking_task(evaluation.task), "--target-precision is")
+    precision = evaluation.target_precision
     if precision is None or not 0 < precision < 1:
         raise InputError(
             f"--target-precision {precision}: expected a number between 0 and 1, such as 0.95"
         )
-    if asked.threshold is not None or asked.part.split is not None:
-        option = "threshold" if asked.threshold is not None else "split"
+    if evaluation.threshold is not None or evaluation.part.split is not None:
+        option = "threshold" if evaluation.threshold is not None else "split"
         raise InputError(
             f"--target-precision: finds the threshold on dev, for test. Leave --{option} out"
         )
@@ -190,8 +190,8 @@ def format_precision(precision: float, dev: Sequence[Answer], test: Sequence[Ans
         best = max(choices, key=lambda choice: choice.bound)
         return (
             f"{title}: no threshold reaches it on the dev part. The best is {best.threshold:.4g}:"
-            f" {100 * best.dev.precision:.2f} % of {best.dev.kept:,} answers, of which the lower"
-            f" bound is {100 * best.bound:.2f} %. Ask for less, or annotate more."
+            f" {100 * best.dev.precision:.2f} % of {best.dev.answered:,} answers, of which the"
+            f" lower bound is {100 * best.bound:.2f} %. Ask for less, or annotate more."
         )
     choice = reached[-1]
     lines = [
@@ -207,10 +207,10 @@ def format_precision(precision: float, dev: Sequence[Answer], test: Sequence[Ans
     for name, answers, counted in parts:
         low, high = counted.bounds(0.025, 0.025)
         right = sum(answer.right for answer in answers) - counted.right
-        wrong = len(answers) - counted.kept - right
-        coverage = counted.kept / max(1, len(answers))
+        wrong = len(answers) - counted.answered - right
+        coverage = counted.answered / max(1, len(answers))
         lines.append(
-            f"{name:<6}{len(answers):>9,}{counted.kept:>8,}{100 * coverage:>9.1f} %"
+            f"{name:<6}{len(answers):>9,}{counted.answered:>8,}{100 * coverage:>9.1f} %"
             f"{100 * counted.precision:>9.2f} %   {100 * low:.2f} to {100 * high:.2f} %"
             f"      {right:,}, {wrong:,}"
         )

@@ -48,7 +48,7 @@ def samples_of(linker: Linkable, fold: prepare.Prepared) -> dict[str, list[Sampl
     several = len({mention.document for mention in fold.mentions}) > 1
     owners = [mention.document if several else mention.id for mention in fold.mentions]
     ordered = sorted(set(owners), key=digest)
-    held = frozenset(ordered[: math.ceil(HELD_OUT * len(ordered))])
+    held_out = frozenset(ordered[: math.ceil(HELD_OUT * len(ordered))])
     rankings = prepare.link_fold(linker.on(fold.names, Work()), fold)
     samples: dict[str, dict[str, Sample]] = {"train": {}, "held_out": {}}
     rows = zip(fold.mentions, owners, fold.parts, fold.contexts, rankings, strict=True)
@@ -57,25 +57,25 @@ def samples_of(linker: Linkable, fold: prepare.Prepared) -> dict[str, list[Sampl
             continue
         right = right_concepts(mention, fold.names.dictionary)
         sample = sample_of(parts[0], context, ranked[0], fold.names, right)
-        part = "held_out" if owner in held else "train"
+        part = "held_out" if owner in held_out else "train"
         samples[part].setdefault(digest(sample), sample)
     return {part: list(unique.values()) for part, unique in samples.items()}
 
 
-def reranked_scores(asked: Reranking) -> list[list[Result]]:
+def reranked_scores(request: Reranking) -> list[list[Result]]:
     """Train on every fold; the results of evaluation (benchmarks.linking.evaluate) without and with
     the reranker. Raises InputError for a task without training mentions."""
-    name, part = asked.task, asked.part
+    name, part = request.task, request.part
     definition = linking_task(name)
-    check_epochs(asked.epochs)
-    resolved = prepare.resolve_protocol(asked.protocol, definition)
-    chosen = encoder(asked.model, asked.ckpt)
-    first = linkable_of(chosen, asked.linker)
-    own = encoder(asked.start).folder if asked.start else chosen.folder
+    check_epochs(request.epochs)
+    resolved = prepare.resolve_protocol(request.protocol, definition)
+    chosen = encoder(request.model, request.ckpt)
+    first = linkable_of(chosen, request.linker)
+    start = encoder(request.start).folder if request.start else chosen.folder
     uses = first.uses | CrossEncoder.uses
-    check_uses(given_options(asked.linker), uses, f"a reranker of {asked.model}")
-    split, _ = prepare.folds_of(definition, asked.files, part)
-    loaded = prepare.training_folds(definition, asked.files, split, part)
+    check_uses(given_options(request.linker), uses, f"a reranker of {request.model}")
+    split, _ = prepare.folds_of(definition, request.files, part)
+    loaded = prepare.training_folds(definition, request.files, split, part)
     without = replace(resolved, train_names=False)
     tuned = []
     for number, fold in zip(part.numbers or range(len(loaded)), loaded, strict=True):
@@ -94,30 +94,30 @@ def reranked_scores(asked: Reranking) -> list[list[Result]]:
             save_samples(samples, samples_of(first, ready), name=name, **made_of)
         counts = read_manifest(samples)["counts"]
         LOG.info(f"{name}, fold {number}: " + ", ".join(f"{v:,} {k}" for k, v in counts.items()))
-        settings = {"data.init_args.samples": samples, "data.init_args.tokenizer": own}
-        settings |= {"model.init_args.encoder": own}
-        settings |= {"trainer.max_epochs": asked.epochs} if asked.epochs else {}
+        settings = {"data.init_args.samples": samples, "data.init_args.tokenizer": start}
+        settings |= {"model.init_args.encoder": start}
+        settings |= {"trainer.max_epochs": request.epochs} if request.epochs else {}
         export = train_export(
             f"fold {number}",
             CONFIG,
             settings,
-            work / f"result-{asked.seed}.json",
-            seed=asked.seed,
-            fresh=asked.fresh,
-            args=asked.args,
-            machine=asked.machine,
+            work / f"result-{request.seed}.json",
+            seed=request.seed,
+            fresh=request.fresh,
+            args=request.args,
+            machine=request.machine,
         )
-        reranking = reranking_of(encoder("reranker", export), asked.linker)
+        reranking = reranking_of(encoder("reranker", export), request.linker)
         tuned.append(Reranked(first, reranking, "trained"))
-    about = model_of(asked.model, chosen)
-    system = prepare.Tuned(about._replace(identity=tuned[0].identity), {}, tuned, asked.seed)
+    about = model_of(request.model, chosen)
+    system = prepare.Tuned(about._replace(identity=tuned[0].identity), {}, tuned, request.seed)
     evaluation = Evaluation(
         task=name,
-        model=asked.model,
-        ckpt=asked.ckpt,
+        model=request.model,
+        ckpt=request.ckpt,
         part=replace(part, split=split),
-        protocol=asked.protocol,
-        linker=asked.linker,
-        files=asked.files,
+        protocol=request.protocol,
+        linker=request.linker,
+        files=request.files,
     )
     return [score_linker(evaluation), score_linker(evaluation, system)]

@@ -70,7 +70,7 @@ class Fold(NamedTuple):
 class Answers(NamedTuple):
     """The answer to each mention, the threshold, and the seconds it took."""
 
-    said: list[frozenset[str]]
+    predicted: list[frozenset[str]]
     threshold: float
     seconds: float
     linker: Linker | None = None
@@ -80,10 +80,10 @@ def answer(rankings: Sequence[Ranking], threshold: float) -> frozenset[str]:
     """The concepts of a mention's parts whose score is at least `threshold`; the best one where
     none is."""
     best = [ranking[0] for ranking in rankings if ranking]
-    said = {candidate.concept for candidate in best if candidate.score >= threshold}
-    if not said and best:
-        said = {max(best, key=lambda candidate: candidate.score).concept}
-    return frozenset(said)
+    concepts = {candidate.concept for candidate in best if candidate.score >= threshold}
+    if not concepts and best:
+        concepts = {max(best, key=lambda candidate: candidate.score).concept}
+    return frozenset(concepts)
 
 
 def gold_of(mention: Mention, names: Names) -> frozenset[str]:
@@ -91,9 +91,9 @@ def gold_of(mention: Mention, names: Names) -> frozenset[str]:
     return frozenset(min(names.dictionary.concepts_of(ids), default=ids[0]) for ids in mention.gold)
 
 
-def count_pairs(said: Sequence[frozenset[str]], gold: Sequence[frozenset[str]]) -> np.ndarray:
+def count_pairs(predicted: Sequence[frozenset[str]], gold: Sequence[frozenset[str]]) -> np.ndarray:
     """(mentions, 3): right, said and gold concepts of each."""
-    rows = [(len(s & g), len(s), len(g)) for s, g in zip(said, gold, strict=True)]
+    rows = [(len(s & g), len(s), len(g)) for s, g in zip(predicted, gold, strict=True)]
     return np.array(rows, np.int64).reshape(-1, 3)
 
 
@@ -106,8 +106,8 @@ def choose_threshold(ranked: Sequence[Sequence[Ranking]], gold: Sequence[frozens
     tried = scores[np.unique(np.linspace(0, len(scores) - 1, 200).astype(int))]
     f1 = []
     for threshold in tried:
-        said = [answer(parts, threshold) for parts in ranked]
-        f1.append(precision_recall(count_pairs(said, gold))[METRIC])
+        predicted = [answer(parts, threshold) for parts in ranked]
+        f1.append(precision_recall(count_pairs(predicted, gold))[METRIC])
     return float(tried[int(np.argmax(f1))])
 
 
@@ -120,8 +120,8 @@ def answers_of(make: Callable[[Names], Linker], fold: Fold) -> Answers:
     threshold = choose_threshold(prepare.link_fold(linker, fold.dev), gold)
     linker = linker if same else make(fold.scored.names)
     ranked = prepare.link_fold(linker, fold.scored)
-    said = [answer(parts, threshold) for parts in ranked]
-    return Answers(said, threshold, time.perf_counter() - started, linker)
+    predicted = [answer(parts, threshold) for parts in ranked]
+    return Answers(predicted, threshold, time.perf_counter() - started, linker)
 
 
 def answer_by_dictionary(fold: Fold) -> Answers:
@@ -135,36 +135,40 @@ def answer_by_dictionary(fold: Fold) -> Answers:
     for mention in fold.scored.train:
         concepts[mention.mention.lower()] = gold_of(mention, names)
     longest = max(map(len, concepts))
-    said = []
+    predicted = []
     for mention in fold.scored.mentions:
         pieces = cut_known(mention.mention.lower(), concepts, longest)
-        said.append(frozenset().union(*(concepts[piece] for piece in pieces if piece in concepts)))
-    return Answers(said, 0.0, time.perf_counter() - started)
+        predicted.append(
+            frozenset().union(*(concepts[piece] for piece in pieces if piece in concepts))
+        )
+    return Answers(predicted, 0.0, time.perf_counter() - started)
 
 
-def prepare_fold(loaded: Linking, split: str, asked: Evaluation, definition: Task) -> Fold:
+def prepare_fold(loaded: Linking, split: str, evaluation: Evaluation, definition: Task) -> Fold:
     """A fold of a task of sets. Raises InputError without a dev split."""
     if "dev" not in loaded.splits:
         raise InputError(f"{definition.name}: no dev split here, and the threshold is chosen on it")
-    protocol = prepare.resolve_protocol(asked.protocol, definition)
+    protocol = prepare.resolve_protocol(evaluation.protocol, definition)
     prepared = [prepare.ready(loaded, part, protocol) for part in (split, "dev")]
     return Fold(*prepared)
 
 
-def load_folds(asked: Evaluation, definition: Task) -> tuple[str, list[Fold]]:
+def load_folds(evaluation: Evaluation, definition: Task) -> tuple[str, list[Fold]]:
     """(the split that is scored, its fold with the dev mentions of the data's dev folder)."""
-    split, loaded = prepare.folds_of(definition, asked.files, asked.part, asked.own)
-    on_dev = replace(asked.part, split="dev")
-    _, dev = prepare.folds_of(definition, asked.files, on_dev, asked.own)
+    split, loaded = prepare.folds_of(
+        definition, evaluation.files, evaluation.part, evaluation.annotated
+    )
+    on_dev = replace(evaluation.part, split="dev")
+    _, dev = prepare.folds_of(definition, evaluation.files, on_dev, evaluation.annotated)
     folds = []
     for scored, other in zip(loaded, dev, strict=True):
         splits = scored.splits | {"dev": other.splits["dev"]}
-        folds.append(prepare_fold(scored._replace(splits=splits), split, asked, definition))
+        folds.append(prepare_fold(scored._replace(splits=splits), split, evaluation, definition))
     return split, folds
 
 
 def score_sets(
-    asked: Evaluation, definition: Task, tuned: prepare.Tuned | None = None
+    evaluation: Evaluation, definition: Task, tuned: prepare.Tuned | None = None
 ) -> list[Result]:
     """Results of both baselines and, last, of the linker; saved. The linker's is logged to MLflow.
 
@@ -174,14 +178,14 @@ def score_sets(
         DICTIONARY: answer_by_dictionary,
         TFIDF: lambda fold: answers_of(NearestByTfIdf, fold),
     }
-    model = asked.model or TFIDF
-    chosen = prepare.choose_linkers(asked, tuned, baselines)
-    split, folds = load_folds(asked, definition)
+    model = evaluation.model or TFIDF
+    chosen = prepare.choose_linkers(evaluation, tuned, baselines)
+    split, folds = load_folds(evaluation, definition)
     if len(chosen.linkers) not in (0, 1, len(folds)):
         raise InputError(f"{definition.name}: {len(chosen.linkers)} models, {len(folds)} folds")
-    protocol = prepare.resolve_protocol(asked.protocol, definition)
+    protocol = prepare.resolve_protocol(evaluation.protocol, definition)
     scored = [fold.scored for fold in folds]
-    record = prepare.protocol_record(definition, split, scored, protocol, asked.part.numbers)
+    record = prepare.protocol_record(definition, split, scored, protocol, evaluation.part.numbers)
     gold = [[gold_of(m, fold.names) for m in fold.mentions] for fold in scored]
     scoring = Scoring(definition, split, scored, record | SETTING, gold)
     results = []
@@ -195,14 +199,16 @@ def score_sets(
     else:
         answers = []
         for linker, fold in zip(itertools.cycle(chosen.linkers), folds, strict=False):
-            linked = prepare.back_off(linker, asked)
+            linked = prepare.back_off(linker, evaluation)
             answers.append(answers_of(linked, fold))
         answered[chosen.model.name] = answers[0]
-        shown = chosen.show_options(asked)
+        options = chosen.show_options(evaluation)
         seed = tuned.seed if tuned else 0
-        results.append(scoring.save(chosen.model, shown, answers, chosen.settings(), seed))
+        results.append(scoring.save(chosen.model, options, answers, chosen.settings(), seed))
     ours = results[-1]
-    answer_unlabelled(asked, definition, ours, folds[0].scored.names, answered[ours.model.name])
+    answer_unlabelled(
+        evaluation, definition, ours, folds[0].scored.names, answered[ours.model.name]
+    )
     return [*results[:-1], save_logged(ours, definition.name)]
 
 
@@ -225,7 +231,9 @@ class Scoring(NamedTuple):
     ) -> Result:
         """The result of a linker's answers for each fold, saved with them."""
         pairs = zip(answered, self.gold, strict=True)
-        counts = np.concatenate([count_pairs(answers.said, own) for answers, own in pairs])
+        counts = np.concatenate(
+            [count_pairs(answers.predicted, fold_gold) for answers, fold_gold in pairs]
+        )
         result = Result(
             kind="linking",
             task=self.definition.name,
@@ -254,7 +262,7 @@ class Scoring(NamedTuple):
 
 def group_scores(counts: np.ndarray, gold: Sequence[frozenset[str]]) -> dict[str, dict[str, float]]:
     """Scores of all mentions, of those of one concept, and of those of several."""
-    single = np.array([len(own) == 1 for own in gold], bool)
+    single = np.array([len(concepts) == 1 for concepts in gold], bool)
     groups = {OVERALL: np.ones(len(counts), bool), "one concept": single, "several": ~single}
     return {
         title: precision_recall(counts[inside]) for title, inside in groups.items() if inside.any()
@@ -285,24 +293,26 @@ def write_answers(
 ) -> None:
     """predictions.jsonl: of each mention its text, parts, gold and said names."""
     with atomic_write(result_folder(result) / "predictions.jsonl") as handle:
-        for fold, own, answers in zip(folds, gold, answered, strict=True):
-            for mention, wanted, said in zip(fold.mentions, own, answers.said, strict=True):
+        for fold, fold_gold, answers in zip(folds, gold, answered, strict=True):
+            for mention, wanted, predicted in zip(
+                fold.mentions, fold_gold, answers.predicted, strict=True
+            ):
                 line = {
                     "id": mention.id,
                     "mention": mention.mention,
                     "parts": mention.parts,
                     "gold": name_concepts(wanted, fold.names),
-                    "said": name_concepts(said, fold.names),
+                    "said": name_concepts(predicted, fold.names),
                 }
                 handle.write(json.dumps(line, ensure_ascii=False) + "\n")
 
 
 def answer_unlabelled(
-    asked: Evaluation, definition: Task, result: Result, names: Names, answers: Answers
+    evaluation: Evaluation, definition: Task, result: Result, names: Names, answers: Answers
 ) -> None:
     """The official test part, whose answers are not public, answered as CBLUE takes it: in the
     result's folder, where the data have the file."""
-    data = data_folder(definition, asked.files)
+    data = data_folder(definition, evaluation.files)
     unlabelled = data / diagnoses.FILES["test"] if data else None
     if unlabelled is None or not unlabelled.is_file() or answers.linker is None:
         return
@@ -311,9 +321,9 @@ def answer_unlabelled(
     distinct = list(dict.fromkeys(itertools.chain.from_iterable(parts)))
     rankings = answers.linker.link(distinct, [None] * len(distinct))
     ranking_of = dict(zip(distinct, rankings, strict=True))
-    for item, own in zip(items, parts, strict=True):
-        said = answer([ranking_of[part] for part in own], answers.threshold)
-        item["normalized_result"] = diagnoses.SEVERAL.join(name_concepts(said, names))
+    for item, item_parts in zip(items, parts, strict=True):
+        predicted = answer([ranking_of[part] for part in item_parts], answers.threshold)
+        item["normalized_result"] = diagnoses.SEVERAL.join(name_concepts(predicted, names))
     folder = result_folder(result)
     with atomic_write(folder / unlabelled.name) as handle:
         json.dump(items, handle, ensure_ascii=False, indent=2)
@@ -331,9 +341,9 @@ def format_sets(results: Sequence[Result]) -> str:
         f"{'':<{width}}{'P':>8}{'R':>8}{'F1':>8}   95 % interval",
     ]
     for name, group in groups.items():
-        own = group.results[0].scores[OVERALL]
+        score = group.results[0].scores[OVERALL]
         low, high = group.interval(METRIC) or (0.0, 0.0)
-        numbers = "".join(f"{100 * own[k]:>8.2f}" for k in ("precision", "recall", METRIC))
+        numbers = "".join(f"{100 * score[k]:>8.2f}" for k in ("precision", "recall", METRIC))
         lines.append(f"{name:<{width}}{numbers}   {100 * low:.2f} to {100 * high:.2f}")
     baselines = [
         r for r in results if r.model.name in (DICTIONARY, TFIDF) and r.label != ours.label
@@ -341,9 +351,11 @@ def format_sets(results: Sequence[Result]) -> str:
     baseline = max(baselines, key=lambda r: r.value() or 0.0)
     against = difference(mine, groups[baseline.label], METRIC, STYLES["linking"])
     lines.append(f"{ours.label} against {baseline.label}: {against}")
-    for title, own in ours.scores.items():
+    for title, score in ours.scores.items():
         if title != OVERALL:
-            lines.append(f"{title}: {int(own['examples']):,} mentions, F1 {100 * own[METRIC]:.2f}")
+            lines.append(
+                f"{title}: {int(score['examples']):,} mentions, F1 {100 * score[METRIC]:.2f}"
+            )
     unknown = ours.details["gold not in the dictionary"]
     lines.append(f"gold concepts that the dictionary lacks: {unknown:,}; no linker finds one")
     return "\n".join([*lines, *format_rest(results, METRIC)])

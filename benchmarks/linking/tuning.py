@@ -35,44 +35,44 @@ from inference.options import LinkerOptions, check_uses
 LOG = logging.getLogger(__name__)
 
 
-def finetuned_scores(asked: LinkerTuning) -> list[list[Result]]:
+def finetuned_scores(tuning: LinkerTuning) -> list[list[Result]]:
     """Fine-tune on every fold; the results of evaluation (benchmarks.linking.evaluate) without and
     with back-off. Raises InputError."""
-    part, linker, seed = asked.part, asked.linker, asked.seed
-    texts = asked.texts.as_gold()
-    check_task(asked.task, texts, "--linking")
+    part, linker, seed = tuning.part, tuning.linker, tuning.seed
+    texts = tuning.texts.as_gold()
+    check_task(tuning.task, texts, "--linking")
     if texts.gold:
         gold_linking(texts, part.graph)  # before the training of a linker that is not there yet
-    name = texts.name(part.graph) if texts.gold else asked.task
+    name = texts.name(part.graph) if texts.gold else tuning.task
     definition = definition_of(texts, part.graph) if texts.gold else linking_task(name)
-    check_epochs(asked.epochs)
-    chosen = trained_encoder(asked.model, asked.ckpt)
+    check_epochs(tuning.epochs)
+    chosen = trained_encoder(tuning.model, tuning.ckpt)
     if chosen.paper:  # before the training; a folder of bare weights links nothing yet
         uses = linkable_of(chosen, linker).uses
-        check_uses(given_options(linker), uses, f"the linker {asked.model}")
-    own, shown = chosen_options(recipe_of(chosen)[1], asked.options)
-    settings = task_settings(recipe_of(chosen)[1], name, asked.profile, asked.epochs) | own
-    settings, linker = training_settings(asked, chosen, settings, definition, linker)
-    exports = train_folds(asked, chosen, name, definition, settings)
-    tuned = [encoder(asked.model, folder) for folder in exports]
+        check_uses(given_options(linker), uses, f"the linker {tuning.model}")
+    options, options_shown = chosen_options(recipe_of(chosen)[1], tuning.options)
+    settings = task_settings(recipe_of(chosen)[1], name, tuning.profile, tuning.epochs) | options
+    settings, linker = training_settings(tuning, chosen, settings, definition, linker)
+    exports = train_folds(tuning, chosen, name, definition, settings)
+    tuned = [encoder(tuning.model, folder) for folder in exports]
     linkers = [linkable_of(trained, linker) for trained in tuned]
-    start = model_of(asked.model, chosen)
+    start = model_of(tuning.model, chosen)
     system = prepare.Tuned(
-        start._replace(identity=linkers[0].identity), {"finetuned": shown}, linkers, seed
+        start._replace(identity=linkers[0].identity), {"finetuned": options_shown}, linkers, seed
     )
     evaluation = Evaluation(
-        task=asked.task,
+        task=tuning.task,
         part=part,
-        protocol=asked.protocol,
+        protocol=tuning.protocol,
         linker=linker,
-        files=asked.files,
-        own=texts,
+        files=tuning.files,
+        annotated=texts,
     )
     return [score_linker(replace(evaluation, backoff=backoff), system) for backoff in (False, True)]
 
 
 def training_settings(
-    asked: LinkerTuning,
+    tuning: LinkerTuning,
     chosen: Encoder,
     settings: Mapping[str, Any],
     definition: Task,
@@ -82,19 +82,19 @@ def training_settings(
     the linker's options with the pooling that is trained)."""
     _, recipe = recipe_of(chosen)
     settings = dict(settings)
-    protocol = prepare.resolve_protocol(asked.protocol, definition)
+    protocol = prepare.resolve_protocol(tuning.protocol, definition)
     for key in recipe["finetune"].get("protocol", ()):
         settings[f"build.{key}"] = getattr(protocol, key)
     if "pooling" in recipe["model"]["init_args"]:
-        kept = Path(chosen.folder) / "sapbert.json"
-        usual: Any = read_json(kept)["pooling"] if kept.is_file() else "cls"
+        recipe_file = Path(chosen.folder) / "sapbert.json"
+        usual: Any = read_json(recipe_file)["pooling"] if recipe_file.is_file() else "cls"
         linker = replace(linker, pooling=linker.pooling or usual)
         settings["model.init_args.pooling"] = linker.pooling
     return settings, linker
 
 
 def train_folds(
-    asked: LinkerTuning,
+    tuning: LinkerTuning,
     chosen: Encoder,
     name: str,
     definition: Task,
@@ -110,17 +110,17 @@ def train_folds(
             training[key] = value
     build = import_object(recipe["finetune"]["build"], "datamodules")
     takes = recipe["finetune"]["data"]
-    texts = asked.texts.as_gold()
-    _, loaded = prepare.folds_of(definition, asked.files, asked.part, texts)
-    numbers = asked.part.numbers or range(len(loaded))
+    texts = tuning.texts.as_gold()
+    _, loaded = prepare.folds_of(definition, tuning.files, tuning.part, texts)
+    numbers = tuning.part.numbers or range(len(loaded))
     exports = []
     for number, fold in zip(numbers, loaded, strict=True):
         place = folder_name(name) + "-" + digest([str(fold.folder), chosen.identity])[:12]
         work = runs_folder() / "data" / "linking-finetune" / place
-        data = build(str(fold.folder), chosen.folder, str(work / takes), seed=asked.seed, **making)
+        data = build(str(fold.folder), chosen.folder, str(work / takes), seed=tuning.seed, **making)
         counts = read_manifest(data)["counts"]
         LOG.info(f"{name}, fold {number}: " + ", ".join(f"{v:,} {k}" for k, v in counts.items()))
-        own = {
+        fold_settings = {
             f"data.init_args.{takes}": data,
             "data.init_args.tokenizer": chosen.folder,
             "model.init_args.encoder": chosen.folder,
@@ -128,12 +128,12 @@ def train_folds(
         export = train_export(
             f"fold {number}",
             path,
-            own | training,
+            fold_settings | training,
             work / "result.json",
-            seed=asked.seed,
-            fresh=asked.fresh,
-            args=asked.args,
-            machine=asked.machine,
+            seed=tuning.seed,
+            fresh=tuning.fresh,
+            args=tuning.args,
+            machine=tuning.machine,
         )
         exports.append(export)
     return exports

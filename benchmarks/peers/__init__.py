@@ -209,10 +209,10 @@ def in_a_process(
         key: "1" for key in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
     }
     out.unlink(missing_ok=True)
-    own = {} if python == sys.executable else {"PYTHONPATH": ""}
+    environment = {} if python == sys.executable else {"PYTHONPATH": ""}
     words = [python, *python_command(str(WORKER), str(request))[1:]]
     ended = subprocess.run(
-        words, capture_output=True, text=True, env=child_environment(one_thread | own)
+        words, capture_output=True, text=True, env=child_environment(one_thread | environment)
     )
     if ended.returncode or not out.is_file():
         raise InputError(f"failed: {_last(ended.stderr)}")
@@ -251,11 +251,11 @@ def save_scores(
     """The result of what a process found, saved and logged."""
     dictionary = data.fold.dictionary
     predicted: dict[str, list[Place]] = {}
-    shown: dict[str, list[list[Any]]] = {}
+    example_rows: dict[str, list[list[Any]]] = {}
     for d, text in data.texts.items():
         rows = [row for row in answer["found"][d] if data.counts_at(d, row[0], row[1])]
         predicted[d] = [place_of(a, b, entity, dictionary) for a, b, entity in rows]
-        shown[d] = [[a, b, text[a:b], entity, None, None] for a, b, entity in rows]
+        example_rows[d] = [[a, b, text[a:b], entity, None, None] for a, b, entity in rows]
     sentences = sum(len(sentence_starts(text)) for text in data.texts.values())
     details = {
         "seconds": round(answer["seconds"], 2),
@@ -265,7 +265,7 @@ def save_scores(
         "texts_a_second": round(len(data.texts) / max(answer["seconds"], 1e-9), 1),
     }
     result = result_of(data, predicted, graph, Model(title, "", identity), {}, details)
-    write_predictions(result, data, shown)
+    write_predictions(result, data, example_rows)
     return save_logged(result, data.task)
 
 
@@ -283,14 +283,16 @@ def chains_with_options(
     pipelines: dict[str, tuple[Pipeline, dict[str, Any]]] = {}
     unused = []
     for chain in chains:
-        own = options
+        used_options = options
         try:
-            pipeline = Pipeline(graph, chain, nil, 1, None, **own)
+            pipeline = Pipeline(graph, chain, nil, 1, None, **used_options)
         except UnusedOptions as error:
-            own = {name: value for name, value in options.items() if name not in error.options}
-            pipeline = Pipeline(graph, chain, nil, 1, None, **own)
-        pipelines[chain] = pipeline, own
-        unused.append(set(options) - set(own))
+            used_options = {
+                name: value for name, value in options.items() if name not in error.options
+            }
+            pipeline = Pipeline(graph, chain, nil, 1, None, **used_options)
+        pipelines[chain] = pipeline, used_options
+        unused.append(set(options) - set(used_options))
     if unused_by_all := set.intersection(*unused):
         raise UnusedOptions(unused_by_all, " and ".join(chains))
     return pipelines
@@ -313,18 +315,18 @@ def compare_peers(
     nil: float | None = None,
     linker: LinkerOptions | None = None,
     files: Files | None = None,
-    own: Gold = Gold(),
+    annotated: Gold = Gold(),
 ) -> tuple[Annotated, list[Run]]:
     """Run and score our chains and the peers. Raises InputError for a task, chain or peer that does
     not exist."""
-    if own.gold:
-        task = own.name(graph)
+    if annotated.gold:
+        task = annotated.name(graph)
     elif task not in END_TO_END:
         raise InputError(f"TASK={task}: expected an end-to-end task: {', '.join(END_TO_END)}")
     check_peers(peers)
     files, linker = files or Files(), linker or LinkerOptions()
     wanted = list(chains) or chains_of(task)
-    data = read_annotated(task, Folds(split=split, graph=graph), files, own)
+    data = read_annotated(task, Folds(split=split, graph=graph), files, annotated)
     train_missing(wanted, files)
     dictionary = (graph or graph_of(data.fold.dictionary, data.fold.folder / "graph")).resolve()
     place = runs_folder() / "peers" / task / data.split
@@ -387,16 +389,16 @@ def rows_of(runs: Sequence[Run]) -> list[list[str]]:
         if run.result is None:
             rows.append([run.title, run.reason, *[""] * (len(COLUMNS) - 2)])
             continue
-        own, details = run.result.scores, run.result.details
+        scores, details = run.result.scores, run.result.details
         low, high = group_results([run.result])[run.result.label].interval(METRIC) or (0.0, 0.0)
-        strict = own[OVERALL]
+        strict = scores[OVERALL]
         rows.append(
             [
                 run.title,
                 *(f"{100 * strict[k]:.1f}" for k in ("precision", "recall", METRIC)),
                 f"{100 * low:.1f} to {100 * high:.1f}",
-                f"{100 * own['overlap'][METRIC]:.1f}",
-                f"{100 * own['documents'][METRIC]:.1f}",
+                f"{100 * scores['overlap'][METRIC]:.1f}",
+                f"{100 * scores['documents'][METRIC]:.1f}",
                 f"{details['sentences_a_second']:,.0f}",
                 f"{details['start_seconds']:.1f}",
                 f"{details['memory']:,}",

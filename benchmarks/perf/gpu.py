@@ -186,18 +186,18 @@ def search(
 
     random = torch.Generator().manual_seed(0)
     vectors = normalize(torch.randn(names, size, generator=random), dim=1)
-    asked = normalize(
+    query_rows = normalize(
         vectors[:queries] + torch.randn(queries, size, generator=random) / size**0.5, dim=1
     )
     stored = vectors.half()
     index = Index(stored, device=device)
-    ranking = index.search(asked, k)
+    ranking = index.search(query_rows, k)
     with alone():
-        seconds = seconds_of(lambda: index.search(asked, k), device, 3)
-    reference = Index(stored).search(asked[:64], k)
+        seconds = seconds_of(lambda: index.search(query_rows, k), device, 3)
+    reference = Index(stored).search(query_rows[:64], k)
     shared = [
-        len(set(own.tolist()) & set(wanted.tolist())) / k
-        for own, wanted in zip(ranking.rows[:64], reference.rows, strict=True)
+        len(set(row.tolist()) & set(wanted.tolist())) / k
+        for row, wanted in zip(ranking.rows[:64], reference.rows, strict=True)
     ]
     return {
         "milliseconds_per_query": 1000 * seconds / queries,
@@ -255,8 +255,8 @@ def decode(
     result = {
         "mentions_per_second": rates[best],
         "batch": int(best),
-        "first_equal": all(own[0] == wanted[0] for own, wanted in pairs),
-        "largest_difference": max(abs(own[1] - wanted[1]) for own, wanted in pairs),
+        "first_equal": all(our_best[0] == wanted[0] for our_best, wanted in pairs),
+        "largest_difference": max(abs(our_best[1] - wanted[1]) for our_best, wanted in pairs),
         "batches": rates,
     }
     if device == "cuda":
@@ -273,14 +273,14 @@ def pretrain(paper: str, way: str) -> Part:
         from experiments.pretrain import pipeline_of
 
         variants = pipeline_of(paper).get("variants", {})
-        first = [name for name, own in variants.items() if not own.get("extra")][:1]
+        first = [name for name, variant in variants.items() if not variant.get("extra")][:1]
         args = WAYS[way]
         if way:
             args += f" {PACKED_ONLY.get(paper, '')}"
         if device == "cuda":  # a rehearsal on a CPU has small batches
             args += f" --trainer.accumulate_grad_batches {ACCUMULATED.get(paper, 16)}"
         where = Machine(devices=1, workers=2)
-        said = run_rehearsal(
+        report = run_rehearsal(
             paper, "paper", STEPS, SCALE, Inputs(), where, variants=first, args=args
         )
         meter = read_json(runs_folder() / "rehearsals" / paper / "meter.json")
@@ -291,7 +291,7 @@ def pretrain(paper: str, way: str) -> Part:
         return speed | {
             "share_of_peak": meter["flop"] / meter["seconds"] / meter["peak"],
             "meter": meter,
-            "said": said,
+            "said": report,
         }
 
     return run
@@ -346,11 +346,11 @@ def run_to_end(
         start_new_session=True,
     ) as process:
         try:
-            printed, said = process.communicate(timeout=limit)
+            printed, errors = process.communicate(timeout=limit)
         except BaseException:  # also Ctrl+C: a stage's processes must not hold the device
             os.killpg(process.pid, signal.SIGKILL)
             raise
-        return process.returncode, printed, said
+        return process.returncode, printed, errors
 
 
 def done_part(name: str, device: str, where: Mapping[str, str], jobs: int = 1) -> dict[str, Any]:
@@ -363,9 +363,9 @@ def done_part(name: str, device: str, where: Mapping[str, str], jobs: int = 1) -
         threads = str(max(1, (os.cpu_count() or 1) // jobs))
         environment |= {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
     try:
-        status, printed, said = run_to_end(command(name, device), environment, LIMIT * jobs)
+        status, printed, errors = run_to_end(command(name, device), environment, LIMIT * jobs)
         result = json.loads(printed.splitlines()[-1]) if not status else None
-        why = "" if result is not None else (said or printed)[-4000:]
+        why = "" if result is not None else (errors or printed)[-4000:]
     except subprocess.TimeoutExpired:
         result, why = None, f"stopped after {LIMIT * jobs} s"
     except (ValueError, IndexError):
@@ -383,10 +383,10 @@ def figures(result: Mapping[str, Any]) -> str:
         elif key == "memory":
             rows.append(f"{value / 1e9:.1f} GB")
         elif isinstance(value, bool | int | float | str) and key not in ("said", "seconds"):
-            shown = str(value)
+            text = str(value)
             if not isinstance(value, bool | str):
-                shown = f"{value:,.0f}" if value > 100 else f"{value:.3g}"
-            rows.append(shown if key == "tests" else f"{shown} {key.replace('_', ' ')}")
+                text = f"{value:,.0f}" if value > 100 else f"{value:.3g}"
+            rows.append(text if key == "tests" else f"{text} {key.replace('_', ' ')}")
     return ", ".join(rows)
 
 
@@ -398,18 +398,20 @@ def merge(folder: Path, names: list[str]) -> list[dict[str, Any]]:
     ]
     write_json(folder.with_suffix(".json"), records)
     failures = {
-        own["part"]: own["why"].strip().splitlines()[-1:] for own in records if not own["ok"]
+        record["part"]: record["why"].strip().splitlines()[-1:]
+        for record in records
+        if not record["ok"]
     }
     lines = ["| part | result | seconds | figures | device | commit |", "|---|---|---|---|---|---|"]
-    for own in records:
-        shown = figures(own["result"]) if own["ok"] else " ".join(failures[own["part"]])
+    for record in records:
+        summary = figures(record["result"]) if record["ok"] else " ".join(failures[record["part"]])
         row = (
-            own["part"],
-            "ok" if own["ok"] else "failed",
-            own["seconds"],
-            shown,
-            own["device"],
-            own["commit"][:9],
+            record["part"],
+            "ok" if record["ok"] else "failed",
+            record["seconds"],
+            summary,
+            record["device"],
+            record["commit"][:9],
         )
         lines.append("| " + " | ".join(str(cell).replace("|", "/") for cell in row) + " |")
     with atomic_write(folder.with_suffix(".md")) as handle:

@@ -141,7 +141,9 @@ def check(
     profiles = pipeline_of(paper)["profiles"]
     rehearsal: dict[str, Any] | None = profiles.get(profile, {}).get("rehearsal")
     if rehearsal is None:
-        other = [name for name, own in profiles.items() if "rehearsal" in own]
+        other = [
+            name for name, profile_settings in profiles.items() if "rehearsal" in profile_settings
+        ]
         advice = f"take PROFILE={other[0]}" if other else "its pipeline.yaml has no rehearsal"
         raise InputError(
             f"REHEARSE={steps}: {paper} has no rehearsal of PROFILE={profile}; {advice}"
@@ -164,8 +166,8 @@ class Memory(threading.Thread):
         self.seconds, self.peak, self.ended = seconds, 0, threading.Event()
 
     def run(self) -> None:
-        own = Path("/proc/self/cmdline")
-        started = own.read_bytes() if own.is_file() else b""
+        command = Path("/proc/self/cmdline")
+        started = command.read_bytes() if command.is_file() else b""
         while not self.ended.wait(self.seconds):
             self.peak = max(self.peak, held_below(os.getpid(), started))
 
@@ -230,10 +232,10 @@ def start_of(run: str, environment: Mapping[str, str]) -> float:
     return time.monotonic() - begun
 
 
-def config_of(stage: Stage, own: Path) -> dict[str, Any]:
+def config_of(stage: Stage, path: Path) -> dict[str, Any]:
     """The settings of a training by its config files, without the one that the rehearsal lays over
     them."""
-    files = [Path(b) for a, b in pairwise(stage.options) if a == "--config" and Path(b) != own]
+    files = [Path(b) for a, b in pairwise(stage.options) if a == "--config" and Path(b) != path]
     return laid_over([yaml.safe_load((ROOT / file).read_text()) for file in files])
 
 
@@ -266,10 +268,10 @@ def run_rehearsal(
         "MLFLOW_TRACKING_URI": f"sqlite:///{above / 'mlflow.db'}",
         "HF_HUB_OFFLINE": "1",
     }
-    own = with_inputs(inputs, rehearsal["inputs"], home / "inputs")
+    own_stages = with_inputs(inputs, rehearsal["inputs"], home / "inputs")
     args = f"--config {shlex.quote(str(file))} {args}"
     stages = commands(
-        paper, profile, home / "work", own, where, seed, True, variants, args, rehearsed=True
+        paper, profile, home / "work", own_stages, where, seed, True, variants, args, rehearsed=True
     )
     if plan:
         return "\n".join(f"# {stage.title}\n{stage.command}" for stage in stages)
@@ -278,7 +280,7 @@ def run_rehearsal(
         "w",
         f"{home}: another rehearsal of {paper} is running. Wait for it, or stop it first.",
     ):
-        said = write_inputs(home, rehearsal["inputs"], share)
+        descriptions = write_inputs(home, rehearsal["inputs"], share)
         if not (above / "mlflow.db").is_file():
             make_store(environment["MLFLOW_TRACKING_URI"])
         processes = (where.devices or max(1, gpus())) * (where.nodes or 1)
@@ -293,7 +295,7 @@ def run_rehearsal(
     rows = pipeline_of(paper)["report"]["rows"]
     if not variants:
         table(rows, results)  # raises for a metric of the report that no run has
-    return format_costs(paper, profile, share, said, costs, wholes)
+    return format_costs(paper, profile, share, descriptions, costs, wholes)
 
 
 def write_inputs(home: Path, inputs: Any, share: float) -> Any:
@@ -361,8 +363,8 @@ def times_larger(rehearsal: Mapping[str, Any], meter: Mapping[str, Any]) -> floa
 def amount(number: float, unit: str) -> str:
     """A number with a prefix: 1.23 GB, 45.6 TFLOP."""
     power = min(6, max(0, int(math.log10(number) // 3))) if number >= 1 else 0
-    shown = number / 1000**power
-    return f"{shown:.{0 if power == 0 or shown >= 100 else 1}f} {'_kMGTPE'[power].strip('_')}{unit}"
+    value = number / 1000**power
+    return f"{value:.{0 if power == 0 or value >= 100 else 1}f} {'_kMGTPE'[power].strip('_')}{unit}"
 
 
 def duration(seconds: float) -> str:
@@ -382,7 +384,7 @@ def format_costs(
     paper: str,
     profile: str,
     scale: float,
-    said: Mapping[str, str],
+    descriptions: Mapping[str, str],
     costs: Sequence[Cost],
     wholes: Sequence[Whole],
 ) -> str:
@@ -392,7 +394,7 @@ def format_costs(
         f"{paper}, PROFILE={profile}, rehearsed at {scale:g} of the paper's data on a machine of"
         f" {cores} cores"
     ]
-    lines += [f"  {name:<8} {text}" for name, text in said.items()]
+    lines += [f"  {name:<8} {text}" for name, text in descriptions.items()]
     width = max(len(c.title) for c in costs) + 2
     lines += ["", f"{'stage':<{width}}{'time':>9}{'memory':>10}{'disk':>10}{'paper, here':>14}"]
     whole_of = iter(wholes)
@@ -434,7 +436,7 @@ def _training(cost: Cost, meter: Mapping[str, Any], whole: Whole, scale: float) 
         f" {meter['precision']}"
     )
     batch = "" if meter["batch"] == whole.batch else f", a micro-batch of the paper's {whole.batch}"
-    held = f", {amount(meter['gpu_memory'], 'B')} of GPU memory" if gpu else ""
+    gpu_memory = f", {amount(meter['gpu_memory'], 'B')} of GPU memory" if gpu else ""
     peak = (
         f"{amount(meter['peak'], 'FLOP/s')}, measured as products of {meter['precision']} matrices"
     )
@@ -444,7 +446,7 @@ def _training(cost: Cost, meter: Mapping[str, Any], whole: Whole, scale: float) 
         (
             f"  a step        {meter['seconds']:.2f} s, {meter['tokens']:,.0f} tokens in sequences"
             f" of {meter['length']:.0f}, {meter['tokens'] / meter['seconds']:,.0f} tokens a"
-            f" second{held}"
+            f" second{gpu_memory}"
         ),
         "  FLOP          6 x parameters x tokens + 12 x hidden x length x tokens, of each layer",
         (

@@ -163,10 +163,10 @@ def umls(
             for c in range(concepts)
         )
     write_relations(place / "MRREL.RRF", rng, concepts, relations)
-    said = sentences(rng, definitions, 24)
+    texts = sentences(rng, definitions, 24)
     with atomic_write(place / "MRDEF.RRF") as handle:
         defined = np.sort(rng.choice(concepts, definitions, replace=False))
-        for c, text in zip(defined, said, strict=True):
+        for c, text in zip(defined, texts, strict=True):
             source_name = "MSH" if c % 2 else "NCI"
             handle.write(f"C{c + 1:07d}|A{c:07d}|AT{c:08d}||{source_name}|{text}|N||\n")
     with atomic_write(place / "release.dat") as handle:
@@ -184,11 +184,11 @@ def write_relations(file: Path, rng: np.random.Generator, concepts: int, relatio
     with atomic_write(file) as handle:
         for n in range(relations):
             number = int(label[n & ~1]) ^ (n & 1)
-            one, two = (head[n & ~1], tail[n & ~1]) if n & 1 else (tail[n], head[n])
+            first, two = (head[n & ~1], tail[n & ~1]) if n & 1 else (tail[n], head[n])
             rela = "" if number % 5 == 4 else RELATIONS.get(number, f"relation_{number}")
             sab = SOURCES[n % len(SOURCES)]
             handle.write(
-                f"C{one + 1:07d}|A{n:07d}|SCUI|RO|C{two + 1:07d}|A{n:07d}|SCUI|{rela}|R{n:08d}||{sab}|{sab}|||N||\n"  # noqa: E501
+                f"C{first + 1:07d}|A{n:07d}|SCUI|RO|C{two + 1:07d}|A{n:07d}|SCUI|{rela}|R{n:08d}||{sab}|{sab}|||N||\n"  # noqa: E501
             )
 
 
@@ -346,12 +346,12 @@ def chinese_text(
     clauses = document // mention_every
     with atomic_write(place) as handle:
         for number in range(documents):
-            meant, said = (
+            meant, surface = (
                 frequent_first(rng, entities, clauses),
                 frequent_first(rng, len(pool), clauses * 8).reshape(clauses, 8),
             )
             text = ""
-            for clause, (entity, words) in enumerate(zip(meant, said, strict=True)):
+            for clause, (entity, words) in enumerate(zip(meant, surface, strict=True)):
                 name = chinese_name(int(entity))
                 filler = "".join(
                     pool[w] for w in words[: max(1, (mention_every - len(name) - 1) // 2)]
@@ -481,17 +481,19 @@ def write_inputs(file: Path) -> None:
     """Write the inputs that a file names, so that whoever starts it need not hold the libraries.
 
     Args:
-        file: {inputs, folder, scale} as JSON; `said`, what each input is, is added.
+        file: {inputs, folder, scale} as JSON; `descriptions`, what each input is, is added.
     """
     import transformers  # noqa: F401  what quiet_libraries silences must be there
 
     quiet_libraries()
-    asked = read_json(file)
-    said = {}
-    for name, recipe in asked["inputs"].items():
+    specification = read_json(file)
+    descriptions = {}
+    for name, recipe in specification["inputs"].items():
         begun = time.monotonic()
         sizes = {key: value for key, value in recipe.items() if key not in ("write", "to")}
         write = import_object(f"benchmarks.perf.synthetic.{recipe['write']}", "benchmarks")
-        said[name] = write(Path(asked["folder"]) / recipe["to"], asked["scale"], **sizes)
-        LOG.info(f"{name}: {said[name]} ({time.monotonic() - begun:.0f} s)")
-    write_json(file, asked | {"said": said})
+        descriptions[name] = write(
+            Path(specification["folder"]) / recipe["to"], specification["scale"], **sizes
+        )
+        LOG.info(f"{name}: {descriptions[name]} ({time.monotonic() - begun:.0f} s)")
+    write_json(file, specification | {"said": descriptions})

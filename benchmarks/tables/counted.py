@@ -29,9 +29,9 @@ def populations(table: Table, choices: Choices, files: Files) -> list[list[str]]
         group = OVERALL if row["population"] == "overall" else row["population"]
         sizes = [int(r.scores[group]["examples"]) for r in results if group in r.scores]
         line = [row["name"], str(row.get("mentions", "")), f"{sizes[0]:,}" if sizes else ""]
-        for name, own in columns.items():
+        for name, counts in columns.items():
             value = row["reported"].get(name)
-            values = [result.value(group=group) for result in own]
+            values = [result.value(group=group) for result in counts]
             measured = spread([100 * v for v in values if v is not None])
             line += ["" if value is None else f"{value:.1f}", measured]
         lines.append(line)

@@ -31,9 +31,9 @@ class System:
     """A measured row or column: a model and its options."""
 
     def __init__(self, description: str | Mapping[str, Any]) -> None:
-        own = {"model": description} if isinstance(description, str) else dict(description)
-        self.model: str = own.pop("model")
-        self.options: dict[str, Any] = own
+        conditions = {"model": description} if isinstance(description, str) else dict(description)
+        self.model: str = conditions.pop("model")
+        self.options: dict[str, Any] = conditions
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, System) and (self.model, self.options) == (
@@ -108,22 +108,22 @@ def fine_tuned(task: str, wanted: Sequence[System], profile: str | None = None) 
         for r in list_stored("finetune", task)
         if profile in (None, r.protocol["profile"]) and "share" not in r.protocol
     ]
-    kept: list[Result] = []
+    chosen: list[Result] = []
     for system in distinct(wanted):
         group = system.group(results)
         if group:
-            kept += group.results
-    check_protocol(task, kept, (), "Say which with PROFILE=.")
-    return kept
+            chosen += group.results
+    check_protocol(task, chosen, (), "Say which with PROFILE=.")
+    return chosen
 
 
 def find_retrieval(wanted: Sequence[System], samples: str | None) -> list[Result]:
     """Results of synonym retrieval on the samples with this checksum, or on the only ones there
     are."""
     results = [r for r in list_stored("synonyms") if samples in (None, r.protocol["samples"])]
-    kept = [r for system in distinct(wanted) for r in system.select_results(results)]
-    check_protocol("synonyms", kept, (), "Say which with SAMPLES=.")
-    return kept
+    chosen = [r for system in distinct(wanted) for r in system.select_results(results)]
+    check_protocol("synonyms", chosen, (), "Say which with SAMPLES=.")
+    return chosen
 
 
 def find_probing(wanted: Sequence[System], choices: Choices) -> list[Result]:
@@ -131,22 +131,25 @@ def find_probing(wanted: Sequence[System], choices: Choices) -> list[Result]:
     there is."""
     keys = {"limit": "limit", "seed": "seed", "method": "method", "masks": "masks", "beam": "beams"}
     chosen = {
-        own: getattr(choices, name)
-        for name, own in keys.items()
+        key: getattr(choices, name)
+        for name, key in keys.items()
         if getattr(choices, name) is not None
     }
 
     def fits(result: Result) -> bool:
         if choices.graph and Path(result.details["asked"]).name != Path(choices.graph).name:
             return False
-        return all(result.protocol[own] == value for own, value in chosen.items())
+        return all(result.protocol[key] == value for key, value in chosen.items())
 
     results = [r for r in list_stored("probing") if fits(r)]
-    kept = [r for system in distinct(wanted) for r in system.select_results(results)]
+    chosen_results = [r for system in distinct(wanted) for r in system.select_results(results)]
     check_protocol(
-        "probing", kept, (), f"Say which with GRAPH=, {'=, '.join(k.upper() for k in keys)}=."
+        "probing",
+        chosen_results,
+        (),
+        f"Say which with GRAPH=, {'=, '.join(k.upper() for k in keys)}=.",
     )
-    return kept
+    return chosen_results
 
 
 def find_pretraining(model: str) -> tuple[Path | None, list[dict[str, float]]]:
@@ -186,21 +189,21 @@ def scores(table: Table, choices: Choices) -> list[Cell]:
         system = System(row["measured"]) if "measured" in row else None
         for name in columns:
             reported = row.get("reported", {}).get(name) or [None] * len(metrics)
-            own = system.group(results[name]) if system else None
+            group = system.group(results[name]) if system else None
             baseline = system is not None and system.model in BASELINES
             for metric, value in zip(metrics, reported, strict=True):
                 interval: tuple[float, float] | None = None
                 tests: tuple[str, ...] = ()
-                if own and metric == "acc@1":
-                    interval = _percent(own.interval(metric)) if len(own.results) == 1 else None
+                if group and metric == "acc@1":
+                    interval = _percent(group.interval(metric)) if len(group.results) == 1 else None
                     if not baseline:
-                        tests = _against(rival, row, own, results[name], metric, "mentions")
-                values = [100 * v for v in own.values(metric)] if own else []
-                places = own.places if own and not baseline else ()
-                shown = f"{name} {metric.removeprefix('acc')}"
+                        tests = _against(rival, row, group, results[name], metric, "mentions")
+                values = [100 * v for v in group.values(metric)] if group else []
+                places = group.places if group and not baseline else ()
+                title = f"{name} {metric.removeprefix('acc')}"
                 cells.append(
                     Cell(
-                        row["name"], shown, value, tuple(values), interval, tests, places, digits=1
+                        row["name"], title, value, tuple(values), interval, tests, places, digits=1
                     )
                 )
     return cells
@@ -224,22 +227,25 @@ def finetune(table: Table, choices: Choices) -> list[Cell]:
             interval: tuple[float, float] | None = None
             tests: tuple[str, ...] = ()
             places: tuple[str, ...] = ()
-            if system and "task" in column and (own := system.group(results[column["task"]])):
-                first, metric = own.results[0], column.get("metric")
+            if system and "task" in column and (own_group := system.group(results[column["task"]])):
+                first, metric = own_group.results[0], column.get("metric")
                 group = OVERALL if column["split"] == first.split else SELECT
-                asked = metric or first.metric
+                wanted_metric = metric or first.metric
                 if group == OVERALL or (
-                    column["split"] == first.details["selected_on"] and asked == first.metric
+                    column["split"] == first.details["selected_on"]
+                    and wanted_metric == first.metric
                 ):
-                    values = [100 * v for v in own.values(asked, group)]
-                scored = group == OVERALL and asked == first.metric
-                if values and scored and len(own.results) == 1:
-                    interval = _percent(own.interval(asked))
-                places = own.places if values else ()
+                    values = [100 * v for v in own_group.values(wanted_metric, group)]
+                scored = group == OVERALL and wanted_metric == first.metric
+                if values and scored and len(own_group.results) == 1:
+                    interval = _percent(own_group.interval(wanted_metric))
+                places = own_group.places if values else ()
                 if values and baseline and baseline["name"] != row["name"]:
                     tests += _below(baseline["name"], values, baseline["reported"].get(name))
                 if metric is None and group == OVERALL:
-                    tests += _against(rival, row, own, results[column["task"]], asked, "examples")
+                    tests += _against(
+                        rival, row, own_group, results[column["task"]], wanted_metric, "examples"
+                    )
             elif system and "pretraining" in column:
                 folder, ends = find_pretraining(system.model)
                 metric, scale = column["pretraining"], column.get("scale", 1)
@@ -270,12 +276,14 @@ def _by_group(
     """Cells of columns that are each a (group of examples, metric)."""
     cells = []
     for row in table["rows"]:
-        own = System(row["measured"]).group(results) if "measured" in row else None
+        own_group = System(row["measured"]).group(results) if "measured" in row else None
         for name, (group, metric) in columns.items():
-            values = [100 * v for v in own.values(metric, group)] if own else []
-            single = own and len(own.results) == 1 and values
-            interval = _percent(own.interval(f"{group}/{metric}")) if own and single else None
-            places = own.places if own and values else ()
+            values = [100 * v for v in own_group.values(metric, group)] if own_group else []
+            single = own_group and len(own_group.results) == 1 and values
+            interval = (
+                _percent(own_group.interval(f"{group}/{metric}")) if own_group and single else None
+            )
+            places = own_group.places if own_group and values else ()
             cells.append(
                 Cell(
                     row["name"],
@@ -299,9 +307,9 @@ def remarks(task: str, results: Sequence[Result]) -> list[str]:
     trainings."""
     variants = {r.details["variant"] for r in results if r.details["variant"]}
     lines = [f"{task}: variant {variant} (not the official set)" for variant in sorted(variants)]
-    own = {r.label: r.details["args"] for r in results if r.details["args"]}
+    arguments = {r.label: r.details["args"] for r in results if r.details["args"]}
     return lines + [
-        f"{task}: {label} was fine-tuned with ARGS={args!r}" for label, args in own.items()
+        f"{task}: {label} was fine-tuned with ARGS={args!r}" for label, args in arguments.items()
     ]
 
 
@@ -344,7 +352,7 @@ def _below(name: str, values: Sequence[float], reported: float | None) -> tuple[
 def _against(
     rival: Mapping[str, Any] | None,
     row: Mapping[str, Any],
-    own: Group,
+    group: Group,
     results: Sequence[Result],
     metric: str,
     over: str,
@@ -355,5 +363,5 @@ def _against(
     other = System(rival["measured"]).group(results)
     if other is None:
         return ()
-    tests = difference(own, other, metric, Style(100, 2, over), brackets=True)
+    tests = difference(group, other, metric, Style(100, 2, over), brackets=True)
     return (f"against {rival['name']}: {tests}",) if tests else ()

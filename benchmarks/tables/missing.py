@@ -74,25 +74,25 @@ def linkings(table: Table, choices: Choices, files: Files, seeds: str | None) ->
             results = find_linking(task, split, choices, table.get("varies", ()))
             if system.select_results(results) or (baseline and task in covered):
                 continue
-            own = dict(system.options)
-            tuned, backoff = own.pop("finetuned", None), own.pop("backoff", False)
+            own_options = dict(system.options)
+            tuned, backoff = own_options.pop("finetuned", None), own_options.pop("backoff", False)
             common: dict[str, Any] = {
                 "part": Folds(split=choices.split or cast(Split, split), folds=choices.folds),
                 "files": files,
-                "protocol": Protocol(names=own.pop("names", "all")),
-                "linker": LinkerOptions(**own),
+                "protocol": Protocol(names=own_options.pop("names", "all")),
+                "linker": LinkerOptions(**own_options),
             }
             covered.add(task)
             options = {k: v for k, v in system.options.items() if k != "backoff"}
-            shown = f"{task} {label(system.model, options)}"
+            shown_options = f"{task} {label(system.model, options)}"
             if tuned is None:
-                title = f"evaluate {shown}{' + back-off' if backoff else ''}"
-                asked = Evaluate(task=task, model=system.model, backoff=backoff, **common)
-                plan[title] = Missing(title, asked)
+                title = f"evaluate {shown_options}{' + back-off' if backoff else ''}"
+                evaluation = Evaluate(task=task, model=system.model, backoff=backoff, **common)
+                plan[title] = Missing(title, evaluation)
                 continue
             # fine-tuning scores without and with back-off
             for seed in seeds_of(seeds) if seeds else [0]:
-                title = f"finetune {shown}, seed {seed}"
+                title = f"finetune {shown_options}, seed {seed}"
                 more = {"options": tuned, "seed": seed, "profile": choices.profile or "small"}
                 tuning = FinetuneLinker(task=task, model=system.model, **common, **more)
                 plan[title] = Missing(title, tuning)
@@ -105,10 +105,10 @@ def retrievals(table: Table, choices: Choices, files: Files, seeds: str | None) 
     plan = []
     for s in systems(table):
         model = f"{s.model}:{s.options['unit']}" if s.model in WORDS else s.model
-        own = {k: v for k, v in s.options.items() if k != "unit"}
+        options = {k: v for k, v in s.options.items() if k != "unit"}
         if not s.select_results(results):
-            asked = Synonyms(model=model, samples=choices.samples, **own)
-            plan.append(Missing(f"synonyms {label(s.model, s.options)}", asked))
+            retrieval = Synonyms(model=model, samples=choices.samples, **options)
+            plan.append(Missing(f"synonyms {label(s.model, s.options)}", retrieval))
     return plan
 
 

@@ -187,12 +187,12 @@ class EMBERTData(CorpusData):
     def text(self, index: int, held_out: bool, rng: np.random.Generator) -> tuple[Text, int]:
         """(sequence `index` in two segments, 1 where the second does not follow the first, 0 where
         it does, -100 for one)."""
-        own = self.corpus[index]
-        n, cut, limit = len(own.ids), self.cut(own), self.max_length - 3
+        corpus_text = self.corpus[index]
+        n, cut, limit = len(corpus_text.ids), self.cut(corpus_text), self.max_length - 3
         wrong = bool(rng.random() < 0.5)
         if not cut:
-            return part(own, 0, n), IGNORE
-        first, second = part(own, 0, cut), part(own, cut, n)
+            return part(corpus_text, 0, n), IGNORE
+        first, second = part(corpus_text, 0, cut), part(corpus_text, cut, n)
         if wrong and self.pair == "sop":
             return join_segments(second, first, limit), 1
         if wrong:
@@ -204,7 +204,7 @@ class EMBERTData(CorpusData):
     def example(self, index: int, rng: np.random.Generator, held_out: bool) -> EMBERTExample:
         text, label = self.text(index, held_out, rng)
         text = replace_mentions(text, self.names, self.replace, self.max_length - 3, rng)
-        found = corrupt_text(
+        corrupted = corrupt_text(
             text,
             self.pieces,
             rng,
@@ -218,12 +218,12 @@ class EMBERTData(CorpusData):
         whole = len(text.ids) + 2 + (text.cut > 0)
         place = place_segments(len(text.ids), text.cut, False)
         ids = np.full(whole, self.tokenizer.sep_token_id, np.int64)
-        ids[0], ids[place] = self.tokenizer.cls_token_id, found.ids
+        ids[0], ids[place] = self.tokenizer.cls_token_id, corrupted.ids
         mlm, segments = np.full((2, whole), IGNORE, np.int64)
-        mlm[place], segments[place] = found.mlm, found.segments
+        mlm[place], segments[place] = corrupted.mlm, corrupted.segments
         changed = text.mentions[text.mentions[:, 3] != ORIGINAL]
         around = np.column_stack([place[changed[:, 0]] - 1, place[changed[:, 1] - 1] + 1])
-        table = found.parts
+        table = corrupted.parts
         hidden = np.column_stack([place[table[:, 1]], place[table[:, 2]], table[:, 3:]])
         second = np.arange(whole) > (text.cut + 1 if text.cut else whole)
         pair = label if text.cut else IGNORE
@@ -236,7 +236,7 @@ class EMBERTData(CorpusData):
             around,
             changed[:, 3] == SYNONYM,
             hidden,
-            found.part_ids,
+            corrupted.part_ids,
         )
 
     def collate(self, examples: list[EMBERTExample]) -> EMBERTBatch:

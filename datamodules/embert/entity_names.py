@@ -24,7 +24,7 @@ def in_tokens(
     names: Sequence[str], tokenizer: PreTrainedTokenizerFast
 ) -> tuple[list[Name], list[np.ndarray]]:
     """(every name in tokens, (n, 2) the characters that each of its tokens covers)."""
-    found, covered = [], []
+    pieces, covered = [], []
     for begin in range(0, len(names), 10_000):
         batch = tokenizer(
             list(names[begin : begin + 10_000]),
@@ -34,9 +34,9 @@ def in_tokens(
         )
         for i, ids in enumerate(batch["input_ids"]):
             start = word_beginnings(batch.word_ids(i))
-            found.append(Name(np.array(ids, np.int64), start))
+            pieces.append(Name(np.array(ids, np.int64), start))
             covered.append(np.array(batch["offset_mapping"][i], np.int64).reshape(-1, 2))
-    return found, covered
+    return pieces, covered
 
 
 class Pieces:
@@ -51,10 +51,10 @@ class Pieces:
         self, segments: Iterable[tuple[str, Sequence[str]]], tokenizer: PreTrainedTokenizerFast
     ) -> None:
         rows = list(segments)
-        found, covered = in_tokens([name for name, _ in rows], tokenizer)
+        names_in_tokens, covered = in_tokens([name for name, _ in rows], tokenizer)
         self.ends: dict[bytes, np.ndarray] = {}
         self.crossed = 0
-        for (_, pieces), name, offsets in zip(rows, found, covered, strict=True):
+        for (_, pieces), name, offsets in zip(rows, names_in_tokens, covered, strict=True):
             stop = np.cumsum([len(p) for p in pieces])
             spans = np.stack([stop - [len(p) for p in pieces], stop], axis=1)
             tokens = token_spans(offsets, spans)
@@ -114,11 +114,11 @@ class Replacements:
     ) -> Name | None:
         """Another name of `entity` than the one with these token ids, of at most `most` tokens;
         None where there is none."""
-        own = ids.astype(np.int64).tobytes()
+        name_key = ids.astype(np.int64).tobytes()
         choice = [
             name
             for key, name in self.same.get(entity, {}).items()
-            if key != own and len(name.ids) <= most
+            if key != name_key and len(name.ids) <= most
         ]
         return choice[rng.integers(len(choice))] if choice else None
 

@@ -72,13 +72,13 @@ def replace_mentions(
     for i, (start, end, entity, _) in enumerate(text.mentions):
         if rng.random() >= share or start == last:
             continue
-        own = text.ids[start:end]
-        same = names.synonym(int(entity), own, limit - length + len(own), rng)
-        other = names.another(int(entity), own, rng)
+        mention_ids = text.ids[start:end]
+        same = names.synonym(int(entity), mention_ids, limit - length + len(mention_ids), rng)
+        other = names.another(int(entity), mention_ids, rng)
         if same is None or other is None:
             continue
         new[i] = (same, SYNONYM) if rng.random() < 0.5 else (other, RANDOM)
-        length += len(new[i][0].ids) - len(own)
+        length += len(new[i][0].ids) - len(mention_ids)
         last = end
     if not new:
         return text

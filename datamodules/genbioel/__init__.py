@@ -141,9 +141,9 @@ class GenBioELData(StepData):
     ) -> tuple[list[int], list[int], list[int]]:
         """(encoder's ids, decoder's ids, labels) of a sample: Section 2.1."""
         left, mention, right, target = self.source.parts(sample, rng)
-        asked = self.inputs.query_ids(mention)
-        labels = [IGNORE] * (len(asked) - 1) + [*target, self.inputs.eos]
-        return self.inputs.around(left, mention, right), [*asked, *target], labels
+        query_ids = self.inputs.query_ids(mention)
+        labels = [IGNORE] * (len(query_ids) - 1) + [*target, self.inputs.eos]
+        return self.inputs.around(left, mention, right), [*query_ids, *target], labels
 
     def text(self, sample: int, rng: np.random.Generator) -> list[int]:
         """The sample as plain text: the encoder's sentence without markers, and the decoder's,

@@ -67,8 +67,8 @@ class NameSet(NamedTuple):
     def name_numbers(self, concept: int) -> np.ndarray:
         """The numbers of a concept's names."""
         begin, end = np.searchsorted(self.members[:, 0], [concept, concept + 1])
-        found: np.ndarray = self.members[begin:end, 1]
-        return found
+        numbers: np.ndarray = self.members[begin:end, 1]
+        return numbers
 
 
 def name_set(dictionary: Dictionary, one_concept: bool = True, keep_last: bool = False) -> NameSet:

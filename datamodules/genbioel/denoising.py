@@ -35,15 +35,15 @@ def infill_spans(
     while hidden > sum(spans):
         length = int(rng.poisson(span))
         spans.append(min(length, hidden - sum(spans)))
-    kept = n - hidden
+    visible = n - hidden
     # more spans than places: insertions go first, then neighbours become one
-    while len(spans) > kept + 1:
+    while len(spans) > visible + 1:
         if 0 in spans:
             spans.remove(0)
         else:
             spans.append(spans.pop() + spans.pop())
     # kept tokens before each span
-    before = np.sort(rng.choice(kept + 1, len(spans), replace=False))
+    before = np.sort(rng.choice(visible + 1, len(spans), replace=False))
     result, place, left = [], 0, 0
     for length, at in zip(spans, before, strict=True):
         result += [ids[place : place + at - left], np.array([mask], ids.dtype)]

@@ -70,14 +70,16 @@ def without_overlaps(mentions: Sequence[Mention]) -> list[Mention]:
 def representative_names(names: NameSet, rule: str, seed: int = 0) -> np.ndarray:
     """(concepts,) the number of the name that represents each concept (kg.search.names.one_name),
     -1 where it has none."""
-    found = np.full(len(names.concepts), -1, np.int64)
+    representative = np.full(len(names.concepts), -1, np.int64)
     number = {name: i for i, name in enumerate(names.names)}
     concept, begin = np.unique(names.members[:, 0], return_index=True)
-    for one, rows in zip(concept, np.split(names.members[:, 1], begin[1:]), strict=True):
-        found[one] = number[
-            one_name([names.names[n] for n in rows], rule, f"{seed}\t{names.concepts[one]}")
+    for concept_number, rows in zip(concept, np.split(names.members[:, 1], begin[1:]), strict=True):
+        representative[concept_number] = number[
+            one_name(
+                [names.names[n] for n in rows], rule, f"{seed}\t{names.concepts[concept_number]}"
+            )
         ]
-    return found
+    return representative
 
 
 class SelectedMention(NamedTuple):
@@ -98,12 +100,12 @@ def _read_split(
         raise InputError(
             f"{linking.folder}: no split {split!r}; it has {', '.join(linking.splits)}"
         )
-    every = linking.splits[split]
-    alone = without_overlaps(every)
-    used = [m for m in alone if composites or (len(m.parts) <= 1 and len(m.gold) <= 1)]
-    counts["mentions"] += len(every)
-    counts["overlapping mentions"] += len(every) - len(alone)
-    counts["composite mentions left out"] += len(alone) - len(used)
+    mentions = linking.splits[split]
+    single = without_overlaps(mentions)
+    used = [m for m in single if composites or (len(m.parts) <= 1 and len(m.gold) <= 1)]
+    counts["mentions"] += len(mentions)
+    counts["overlapping mentions"] += len(mentions) - len(single)
+    counts["composite mentions left out"] += len(single) - len(used)
     return used
 
 
@@ -121,13 +123,16 @@ def select_mentions(
     Each part of a composite mention is one of its own, right for the concepts at its place, or for
     all of them where their numbers differ. A mention of several concepts is right for each.
     """
-    known, number = linking.dictionary, {one: i for i, one in enumerate(names.concepts)}
+    dictionary, number = (
+        linking.dictionary,
+        {concept_id: i for i, concept_id in enumerate(names.concepts)},
+    )
     named = set(names.members[:, 0].tolist())
     without_name = "mentions whose concept has no name here"
     left_out = ("overlapping mentions", "composite mentions left out", without_name)
     counts |= dict.fromkeys(("mentions", *left_out), 0)
     forms: dict[str, ShortForms] = {}
-    found: list[SelectedMention] = []
+    chosen: list[SelectedMention] = []
     selected = (_read_split(linking, split, composites, counts) for split in splits)
     for mention in chain.from_iterable(selected):
         document = linking.documents.get(mention.document, "")
@@ -138,16 +143,16 @@ def select_mentions(
         begin = len(document) if mention.start is None else mention.start
         for place, part in enumerate(mention.parts):
             gold = [mention.gold[place]] if paired else mention.gold
-            right = chain.from_iterable(map(known.concepts_of, gold))
+            right = chain.from_iterable(map(dictionary.concepts_of, gold))
             concepts = sorted({number[concept] for concept in right} & named)
             if not concepts:
                 counts[without_name] += 1
                 continue
             text = plain(forms[mention.document].expand(part, begin) if abbreviations else part)
-            found.append(
+            chosen.append(
                 SelectedMention(text, around.left, around.right, concepts, mention.document)
             )
-    return found
+    return chosen
 
 
 def targets(
@@ -166,16 +171,16 @@ def targets(
         texts += [rule(mention.text)] * len(numbers)
     sizes, flat = np.array(list(map(len, choices))), np.concatenate(choices)
     cosine = TfIdf(names.names).cosines(texts, flat)
-    found = np.zeros((len(mentions), len(TARGETS)), np.int64)
+    rows = np.zeros((len(mentions), len(TARGETS)), np.int64)
     best = np.zeros(len(mentions), np.float32)
     for i, (start, size) in enumerate(zip(sizes.cumsum() - sizes, sizes, strict=True)):
-        own, close = flat[start : start + size], np.round(cosine[start : start + size], 6)
-        first = np.lexsort((rank[own], -close))[0]
-        found[i, 0], best[i] = own[first], close[first]
+        candidates, close = flat[start : start + size], np.round(cosine[start : start + size], 6)
+        first = np.lexsort((rank[candidates], -close))[0]
+        rows[i, 0], best[i] = candidates[first], close[first]
         shortest = [stands[0][c] for c in mentions[i].concepts]
-        found[i, 1] = min(shortest, key=lambda n: rank[n])
-        found[i, 2] = stands[1][mentions[i].concepts[0]]
-    return found, best
+        rows[i, 1] = min(shortest, key=lambda n: rank[n])
+        rows[i, 2] = stands[1][mentions[i].concepts[0]]
+    return rows, best
 
 
 def _held_out(mentions: Sequence[SelectedMention], most: int, seed: int) -> np.ndarray:
@@ -225,10 +230,10 @@ def _choose_targets(
     mentions: Sequence[SelectedMention], names: NameSet, seed: int
 ) -> dict[str, np.ndarray]:
     """What each mention is trained on, and which are held out."""
-    found, similarity = targets(mentions, names, seed)
+    rows, similarity = targets(mentions, names, seed)
     return {
         "members": names.members.astype(np.int32),
-        "targets": found.astype(np.int32),
+        "targets": rows.astype(np.int32),
         "similarity": similarity,
         "held_out": _held_out(mentions, HELD_OUT, seed),
     }
@@ -325,8 +330,8 @@ class MentionSamples:
         self.names, self.mention = Rows(self.folder, "name"), Rows(self.folder, "mention")
         self.left, self.right = Rows(self.folder, "left"), Rows(self.folder, "right")
         self.targets = array(self.folder, "targets")[:, TARGETS.index(rule)]
-        held, has = np.asarray(array(self.folder, "held_out")), self.mention.lengths > 0
-        self.train, self.held_out = np.flatnonzero(~held & has), np.flatnonzero(held & has)
+        held_out, has = np.asarray(array(self.folder, "held_out")), self.mention.lengths > 0
+        self.train, self.held_out = np.flatnonzero(~held_out & has), np.flatnonzero(held_out & has)
         self.lengths = self.left.lengths + self.mention.lengths + self.right.lengths
 
     def parts(

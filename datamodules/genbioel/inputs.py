@@ -127,7 +127,7 @@ class Inputs:
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Tokens of each text with a blank before it; none of an empty text."""
-        found: list[list[int]] = self.tokenizer(
+        token_ids: list[list[int]] = self.tokenizer(
             [f" {text}" if text else "" for text in texts],
             add_special_tokens=False,
             return_attention_mask=False,
@@ -135,15 +135,15 @@ class Inputs:
             truncation=False,
             verbose=False,
         )["input_ids"]
-        return found
+        return token_ids
 
     def around(
         self, left: Sequence[int], mention: Sequence[int], right: Sequence[int]
     ) -> list[int]:
         """<s> left START mention END right </s>, of at most max_length tokens."""
-        own = [*self.start, *mention[: self.max_mention], *self.end]
-        keep, follow = balance_sides(len(left), len(right), self.max_length - 2 - len(own))
-        return [self.bos, *left[len(left) - keep :], *own, *right[:follow], self.eos]
+        marked = [*self.start, *mention[: self.max_mention], *self.end]
+        keep, follow = balance_sides(len(left), len(right), self.max_length - 2 - len(marked))
+        return [self.bos, *left[len(left) - keep :], *marked, *right[:follow], self.eos]
 
     def query_ids(self, mention: Sequence[int]) -> list[int]:
         """</s> mention is; without prompt </s> alone."""
@@ -159,10 +159,10 @@ class Inputs:
         without markers, and for a mention that has no tokens.
         """
         around = window(*sides(mention, context), self.max_words)
-        left, own, right = self.ids([around.left, plain(mention), around.right])
-        if not own:
+        left, mention_ids, right = self.ids([around.left, plain(mention), around.right])
+        if not mention_ids:
             raise InputError(f"mention {mention!r}: nothing is left of it as tokens. Leave it out.")
-        return self.around(left, own, right)
+        return self.around(left, mention_ids, right)
 
     def prompt(self, mention: str) -> list[int]:
         """The decoder's ids before the name."""
@@ -171,10 +171,10 @@ class Inputs:
     def name(self, name: str) -> list[int]:
         """The ids to be generated for a (normalised) name, </s> last. Raises InputError for none,
         and for too many."""
-        own = self.ids([name])[0]
-        if not own or len(own) >= self.max_name:
+        ids = self.ids([name])[0]
+        if not ids or len(ids) >= self.max_name:
             raise InputError(
-                f"name {excerpt(name)}: {len(own)} tokens; expected 1 to {self.max_name - 1}. Leave"
+                f"name {excerpt(name)}: {len(ids)} tokens; expected 1 to {self.max_name - 1}. Leave"
                 " it out."
             )
-        return [*own, self.eos]
+        return [*ids, self.eos]

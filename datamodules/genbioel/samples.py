@@ -60,7 +60,7 @@ class Drawn(NamedTuple):
 
 
 def draw_example(
-    own: np.ndarray,
+    own_names: np.ndarray,
     definitions: np.ndarray,
     target: int | None,
     mention: int | None,
@@ -68,26 +68,28 @@ def draw_example(
     few: int,
 ) -> Drawn:
     """Section 2.2 and Table 10: mention, template and context for a `target` of a concept with the
-    names `own`.
+    names `own_names`.
 
     A mention is another name than the target where there is one. With a definition it is the
     context; without, up to OTHERS names that are neither mention nor target are; of a concept with
     at most `few` names, the target is (E.2).
-    target None: drawn; mention given (validation): that one, which is not in `own`.
+    target None: drawn; mention given (validation): that one, which is not in `own_names`.
     """
     if target is None:
-        target = int(own[rng.integers(len(own))])
+        target = int(own_names[rng.integers(len(own_names))])
     if mention is None:
-        others = own[own != target]
+        others = own_names[own_names != target]
         mention = int(others[rng.integers(len(others))]) if len(others) else target
     if len(definitions):
         template = DEFINITION[rng.integers(len(DEFINITION))]
         return Drawn(
             mention, target, template, int(definitions[rng.integers(len(definitions))]), []
         )
-    if len(own) > few:
-        others = own[(own != target) & (own != mention)]
-        others = others if len(others) else own[own != mention]  # two names, where `few` is 1
+    if len(own_names) > few:
+        others = own_names[(own_names != target) & (own_names != mention)]
+        others = (
+            others if len(others) else own_names[own_names != mention]
+        )  # two names, where `few` is 1
         chosen = rng.permutation(others)[:OTHERS]
         if len(chosen):
             return Drawn(
@@ -129,34 +131,41 @@ class GraphSamples:
 
     def row(self, sample: int) -> tuple[int, int, bool]:
         """(concept, name, whether the name is a held-out mention) of a sample."""
-        held = sample >= len(self.members)
-        concept, name = self.kept_out[sample - len(self.members)] if held else self.members[sample]
-        return int(concept), int(name), held
+        is_held_out = sample >= len(self.members)
+        concept, name = (
+            self.kept_out[sample - len(self.members)] if is_held_out else self.members[sample]
+        )
+        return int(concept), int(name), is_held_out
 
     def draw(self, sample: int, rng: np.random.Generator) -> Drawn:
-        concept, name, held = self.row(sample)
-        own = self.members[self.first_name[concept] : self.first_name[concept + 1], 1]
+        concept, name, is_held_out = self.row(sample)
+        own_names = self.members[self.first_name[concept] : self.first_name[concept + 1], 1]
         definitions = np.arange(self.first_definition[concept], self.first_definition[concept + 1])
         return draw_example(
-            own, definitions, None if held else name, name if held else None, rng, self.few
+            own_names,
+            definitions,
+            None if is_held_out else name,
+            name if is_held_out else None,
+            rng,
+            self.few,
         )
 
     def parts(
         self, sample: int, rng: np.random.Generator
     ) -> tuple[list[int], list[int], list[int], list[int]]:
         """Tokens (left, mention, right, target), as drawn by `rng`."""
-        one = self.draw(sample, rng)
-        if one.definition is not None:
-            context = self.definitions[one.definition]
+        drawn = self.draw(sample, rng)
+        if drawn.definition is not None:
+            context = self.definitions[drawn.definition]
         else:
-            context = self.names[one.context[0]]
-            for other in one.context[1:]:
+            context = self.names[drawn.context[0]]
+            for other in drawn.context[1:]:
                 context = [*context, *self.comma, *self.names[other]]
-        words = self.words[one.template]
+        words = self.words[drawn.template]
         left, right = (
-            ([], [*words, *context]) if one.template.mention_first else ([*context, *words], [])
+            ([], [*words, *context]) if drawn.template.mention_first else ([*context, *words], [])
         )
-        return left, self.names[one.mention], right, self.names[one.target]
+        return left, self.names[drawn.mention], right, self.names[drawn.target]
 
 
 class _Read(NamedTuple):
@@ -229,9 +238,9 @@ def _read(folders: Sequence[str], source: NameSource) -> _Read:
     }
     owners, texts = [], []
     for graph in graphs:
-        ids, kept = _read_names(graph, source, listed, counts)
+        ids, rows = _read_names(graph, source, listed, counts)
         owners.append(pc.index_in(ids, value_set=concepts).to_numpy().astype(np.int64))
-        texts += kept.chunks
+        texts += rows.chunks
     text = pa.chunked_array(texts, pa.string())
     if not len(text):
         raise source.report_no_names(folders)
@@ -297,9 +306,9 @@ def _select_members(
     if choice.skip_alone:
         named = np.bincount(member[:, 0], minlength=len(read.concepts))
         defined = np.bincount(read.described, minlength=len(read.concepts))
-        alone = (named[member[:, 0]] == 1) & (defined[member[:, 0]] == 0)
-        counts["names of concepts with nothing else, left out"] = int(alone.sum())
-        member = member[~alone]
+        single = (named[member[:, 0]] == 1) & (defined[member[:, 0]] == 0)
+        counts["names of concepts with nothing else, left out"] = int(single.sum())
+        member = member[~single]
     uses = np.bincount(member[:, 1], minlength=len(read.names))
     counts["names of several concepts"] = int((uses > 1).sum())
     if choice.one_concept:

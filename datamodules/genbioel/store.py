@@ -20,8 +20,8 @@ def array(folder: Path, name: str) -> np.ndarray:
     file = folder / f"{name}.npy"
     if not file.is_file():
         raise InputError(f"{file}: missing. Build the samples again.")
-    found: np.ndarray = np.load(file, mmap_mode="r", allow_pickle=False)
-    return found
+    values: np.ndarray = np.load(file, mmap_mode="r", allow_pickle=False)
+    return values
 
 
 class Rows:
@@ -36,8 +36,8 @@ class Rows:
         return len(self.lengths)
 
     def __getitem__(self, row: int) -> list[int]:
-        found: list[int] = self.tokens[self.offsets[row] : self.offsets[row + 1]].tolist()
-        return found
+        row_tokens: list[int] = self.tokens[self.offsets[row] : self.offsets[row + 1]].tolist()
+        return row_tokens
 
 
 def save_rows(folder: Path, name: str, rows: tuple[np.ndarray, np.ndarray]) -> None:

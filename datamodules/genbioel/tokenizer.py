@@ -76,10 +76,10 @@ def build_tokenizer(graph: list[str], out: str, size: int = 8000, fresh: bool = 
     if TOKENIZER.is_kept(folder, {"recipe": recipe}, fresh):
         return folder
     loaded = [KnowledgeGraph.load(g) for g in graph]
-    made = train_tokenizer(chain.from_iterable(map(graph_texts, loaded)), size)
+    tokenizer = train_tokenizer(chain.from_iterable(map(graph_texts, loaded)), size)
     manifest: dict[str, Any] = {"recipe": recipe}
     with TOKENIZER.create(folder, manifest) as partial:
-        made.save_pretrained(partial)
+        tokenizer.save_pretrained(partial)
         again = load_tokenizer(str(partial))
         Inputs(again)  # raises unless " is" is one token
         manifest["counts"] = {"tokens": len(again)}

@@ -39,7 +39,7 @@ class KeBioLMBatch(NamedTuple):
     bio_labels: Tensor  # (B, L) 0 O, 1 B, 2 I; special tokens are O; -100 on padding
     mention: Tensor  # (M, 3) row, first token, last token + 1
     entity: Tensor  # (M,) row of the gold entity in the entity table
-    known: Tensor  # (M,) how often the training text mentions the entity
+    frequency: Tensor  # (M,) how often the training text mentions the entity
     counts: Tensor  # (3,) predicted tokens, labelled tokens, mentions
     places: Places | Any = None  # of a training batch: datamodules.steps.place_batch
 
@@ -108,20 +108,22 @@ class KeBioLMData(CorpusData):
         elif self.control is not None:
             raise InputError(f"control {self.control}: it exchanges a graph's entities; give graph")
         self.read_corpus(made_with)
-        self.known = self.entity_counts(len(table.entity_ids))  # (E,)
+        self.frequency = self.entity_counts(len(table.entity_ids))  # (E,)
         special = set(self.tokenizer.all_special_ids)
         self.random_ids = np.array([i for i in range(len(self.tokenizer)) if i not in special])
 
     def example(self, index: int, rng: np.random.Generator, held_out: bool) -> KeBioLMExample:
-        found = self.sequence(index)
-        spans = found.mentions[:, :2]
-        unit = units(found.word_start, spans if self.whole_entity_masking else spans[:0])
-        ids, labels = mask_tokens(found.ids, unit, rng, self.mask_id, self.random_ids, **self.rates)
+        sequence = self.sequence(index)
+        spans = sequence.mentions[:, :2]
+        unit = units(sequence.word_start, spans if self.whole_entity_masking else spans[:0])
+        ids, labels = mask_tokens(
+            sequence.ids, unit, rng, self.mask_id, self.random_ids, **self.rates
+        )
         bio = np.full(len(ids) + 2, O)
         for start, end in spans + 1:
             bio[start], bio[start + 1 : end] = B, I
-        mentions = found.mentions[: self.max_mentions] + np.array([1, 1, 0])
-        original = frame_ids(found.ids, self.tokenizer)
+        mentions = sequence.mentions[: self.max_mentions] + np.array([1, 1, 0])
+        original = frame_ids(sequence.ids, self.tokenizer)
         return KeBioLMExample(
             frame_ids(ids, self.tokenizer),
             original,
@@ -151,7 +153,7 @@ class KeBioLMData(CorpusData):
         return KeBioLMBatch(
             *(
                 torch.from_numpy(np.ascontiguousarray(a))
-                for a in (*arrays, self.known[flat[:, 3]], counts)
+                for a in (*arrays, self.frequency[flat[:, 3]], counts)
             )
         )
 

@@ -37,8 +37,8 @@ def convert(source: Path, out: Path, graph: str | None = None) -> None:
     with atomic_write(out / "entities.txt") as handle:
         handle.writelines(f"{ids.get(row, f'[ROW_{row}]')}\n" for row in range(max(ids) + 1))
     if graph is not None:
-        known = set(KnowledgeGraph.load(graph).entities["id"].to_pylist())
-        if not known & set(ids.values()):
+        concepts = set(KnowledgeGraph.load(graph).entities["id"].to_pylist())
+        if not concepts & set(ids.values()):
             raise InputError(
                 f"{graph}: has none of the checkpoint's {len(ids):,} entities. Expected a graph of"
                 " UMLS, ids as CUIs."

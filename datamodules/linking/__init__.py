@@ -88,19 +88,19 @@ class Dictionary:
     @cached_property
     def concepts_by_id(self) -> dict[str, frozenset[str]]:
         """{id, alternative or not: the concepts (by first id) that it stands for}."""
-        found: dict[str, set[str]] = defaultdict(set)
+        by_id: dict[str, set[str]] = defaultdict(set)
         for concept in dict.fromkeys(self.ids):
-            for one in (concept, *self.alternatives.get(concept, ())):
-                found[one].add(concept)
-        return {one: frozenset(concepts) for one, concepts in found.items()}
+            for identifier in (concept, *self.alternatives.get(concept, ())):
+                by_id[identifier].add(concept)
+        return {identifier: frozenset(concepts) for identifier, concepts in by_id.items()}
 
     @cached_property
     def names_of(self) -> dict[str, list[str]]:
         """{concept: its names, the preferred one first}."""
-        found: dict[str, list[str]] = defaultdict(list)
+        names: dict[str, list[str]] = defaultdict(list)
         for concept, name in zip(self.ids, self.names, strict=True):
-            found[concept].append(name)
-        return dict(found)
+            names[concept].append(name)
+        return dict(names)
 
     def describe(self, concepts: Collection[str]) -> dict[str, Description]:
         """What distinguishes concepts that share a name (kg.linking.homonyms); a parent is
@@ -130,14 +130,16 @@ class Dictionary:
 
     def concepts_of(self, gold: Iterable[str]) -> frozenset[str]:
         """The concepts that any of these ids stands for; empty when none is in the dictionary."""
-        return frozenset().union(*(self.concepts_by_id.get(one, frozenset()) for one in gold))
+        return frozenset().union(
+            *(self.concepts_by_id.get(identifier, frozenset()) for identifier in gold)
+        )
 
     def with_names(self, pairs: Iterable[tuple[str, str]]) -> Dictionary:
         """This dictionary and more (id, name) rows; an alternative id means its concept, an unknown
         id is left out."""
         ids, names = list(self.ids), list(self.names)
-        for one, name in pairs:
-            for concept in sorted(self.concepts_by_id.get(one, ())):
+        for concept_id, name in pairs:
+            for concept in sorted(self.concepts_by_id.get(concept_id, ())):
                 ids.append(concept)
                 names.append(name)
         kinds = self.kinds
@@ -200,28 +202,28 @@ def _check_mention(name: str, split: str, mention: Mention, documents: Mapping[s
 def warnings(dictionary: Dictionary, splits: Mapping[str, Sequence[Mention]]) -> dict[str, int]:
     """{what is odd: how often}; none of it is dropped."""
     owners: dict[str, set[str]] = defaultdict(set)
-    own: dict[str, set[str]] = defaultdict(set)
+    concepts: dict[str, set[str]] = defaultdict(set)
     for concept, name in zip(dictionary.ids, dictionary.names, strict=True):
         owners[name].add(concept)
-        own[concept].add(name)
-    found = {
+        concepts[concept].add(name)
+    counts = {
         "dictionary: names that several concepts have": sum(len(c) > 1 for c in owners.values()),
-        "dictionary: concepts with one name": sum(len(n) == 1 for n in own.values()),
+        "dictionary: concepts with one name": sum(len(n) == 1 for n in concepts.values()),
         "dictionary: ids that stand for several concepts": sum(
             len(c) > 1 for c in dictionary.concepts_by_id.values()
         ),
     }
     for split, mentions in splits.items():
-        found[f"{split}: mentions none of whose ids is in the dictionary"] = sum(
+        counts[f"{split}: mentions none of whose ids is in the dictionary"] = sum(
             not any(map(dictionary.concepts_of, m.gold)) for m in mentions
         )
-        found[f"{split}: composite mentions, of several strings"] = sum(
+        counts[f"{split}: composite mentions, of several strings"] = sum(
             len(m.parts) > 1 for m in mentions
         )
-        found[f"{split}: mentions of one string and several concepts"] = sum(
+        counts[f"{split}: mentions of one string and several concepts"] = sum(
             len(m.gold) > 1 and len(m.parts) == 1 for m in mentions
         )
-    return {k: v for k, v in found.items() if v}
+    return {k: v for k, v in counts.items() if v}
 
 
 def save_linking(

@@ -37,7 +37,7 @@ def cut_diagnosis(text: str) -> list[str]:
     return [part for part in parts if part] or [text]
 
 
-def read_icd(path: Path, found: Counter[str] | None = None) -> Dictionary:
+def read_icd(path: Path, counts: Counter[str] | None = None) -> Dictionary:
     """The names of ICD-10: an Excel table without a heading, code and name. A name that several
     codes have is one concept, under the first code; the others are its other ids.
 
@@ -56,33 +56,41 @@ def read_icd(path: Path, found: Counter[str] | None = None) -> Dictionary:
         if not isinstance(code, str) or not isinstance(name, str) or not name.strip(_QUOTES):
             raise InputError(f"{path}, row {row}: expected a code and a name")
         codes.setdefault(name.strip(_QUOTES), []).append(code.strip())
-    if found is not None:
-        found[SHARED_NAMES] += sum(len(own) > 1 for own in codes.values())
-    first = {own[0]: own[1:] for own in codes.values() if len(own) > 1}
-    return Dictionary([own[0] for own in codes.values()], list(codes), alternatives=first)
+    if counts is not None:
+        counts[SHARED_NAMES] += sum(len(codes_of_name) > 1 for codes_of_name in codes.values())
+    first = {
+        codes_of_name[0]: codes_of_name[1:]
+        for codes_of_name in codes.values()
+        if len(codes_of_name) > 1
+    }
+    return Dictionary(
+        [codes_of_name[0] for codes_of_name in codes.values()], list(codes), alternatives=first
+    )
 
 
-def read_diagnoses(path: Path, icd: Dictionary, found: Counter[str] | None = None) -> list[Mention]:
+def read_diagnoses(
+    path: Path, icd: Dictionary, counts: Counter[str] | None = None
+) -> list[Mention]:
     """The diagnoses of one file, each with its parts and the codes of its names.
 
     A name that `icd` lacks is its own id, so that it is gold and no linker finds it. Raises
     InputError for a file that is no list of objects with text and normalized_result.
     """
-    found = Counter() if found is None else found
+    counts = Counter() if counts is None else counts
     code = dict(zip(icd.names, icd.ids, strict=True))
     mentions = []
     for number, item in enumerate(read_items(path)):
         text = item["text"].strip(_QUOTES)
-        said = item.get("normalized_result")
-        if not isinstance(said, str):
+        answer = item.get("normalized_result")
+        if not isinstance(answer, str):
             raise InputError(
                 f"{path}, item {number + 1}: expected normalized_result, names of ICD-10 with"
                 f" {SEVERAL} between them"
             )
-        names = [name.strip(_QUOTES) for name in said.split(SEVERAL)]
+        names = [name.strip(_QUOTES) for name in answer.split(SEVERAL)]
         names = list(dict.fromkeys(name for name in names if name))
         if not text or not names:
-            found[WITHOUT_TEXT] += 1
+            counts[WITHOUT_TEXT] += 1
             continue
         gold = [[code.get(name, name)] for name in names]
         parts = cut_diagnosis(text)
@@ -110,17 +118,17 @@ OFFICIAL = (("dev", 10), ("train", 100))  # of train, beside the official dev pa
 
 
 def chip_cdn(
-    data: Path, official: bool, found: Counter[str]
+    data: Path, official: bool, counts: Counter[str]
 ) -> tuple[Dictionary, dict[str, list[Mention]]]:
     """(names of ICD-10, diagnoses by split). official: the official dev part is the test split, and
     dev a tenth of train; otherwise train is cut 80 / 10 / 10 by its texts."""
-    icd = read_icd(data / NAMES, found)
+    icd = read_icd(data / NAMES, counts)
     splits: dict[str, list[Mention]] = {split: [] for split in SPLITS}
     shares = OFFICIAL if official else RESPLIT
-    for mention in read_diagnoses(data / FILES["train"], icd, found):
+    for mention in read_diagnoses(data / FILES["train"], icd, counts):
         splits[split_by_hash(mention.mention, shares)].append(mention)
     if official:
-        splits["test"] = read_diagnoses(data / FILES["dev"], icd, found)
+        splits["test"] = read_diagnoses(data / FILES["dev"], icd, counts)
     return icd, splits
 
 

@@ -23,7 +23,7 @@ TRANSLATED_SHARES = (("test", 10), ("dev", 20), ("train", 100))
 
 
 def hpo_layperson(
-    folder: str | Path | None = None, found: Counter[str] | None = None
+    folder: str | Path | None = None, counts: Counter[str] | None = None
 ) -> tuple[Dictionary, dict[str, list[Mention]]]:
     """(dictionary, mentions by split) of HPO: its layperson synonyms are the mentions, its other
     names the dictionary.
@@ -32,13 +32,13 @@ def hpo_layperson(
     left out: no query string is in the dictionary. One that several terms have goes to the split of
     the first of them by id, and each of them is right.
     """
-    found = Counter() if found is None else found
+    counts = Counter() if counts is None else counts
     ontology = obo.parse_terms(hpo.files(folder)[0])
     graph = obo.graph(
         ontology, "Human Phenotype Ontology", hpo.branches(ontology) | {hpo.ROOT: "all"}
     )
     normalised = normaliser(BIOSYN)
-    rows = Rows(found)
+    rows = Rows(counts)
     queries: dict[str, tuple[str, list[str]]] = {}
     columns = [graph.names[c].to_pylist() for c in ("id", "name", "kind")]
     for concept, name, kind in zip(*columns, strict=True):
@@ -51,10 +51,10 @@ def hpo_layperson(
     splits: dict[str, list[Mention]] = {s: [] for s in SPLITS}
     for key, (name, owners) in sorted(queries.items()):
         if key in taken:
-            found[TRIVIAL] += 1
+            counts[TRIVIAL] += 1
             continue
         owners = sorted(owners)
-        found[SHARED] += len(owners) > 1
+        counts[SHARED] += len(owners) > 1
         splits[split_by_hash(owners[0], HPO_SHARES)].append(
             Mention(
                 f"{owners[0]}:{key}", owners[0], None, None, name, [name], [owners], "layperson"
@@ -76,7 +76,7 @@ def hpo_translated(
     translations: str | Path,
     folder: str | Path | None = None,
     with_others: bool = False,
-    found: Counter[str] | None = None,
+    counts: Counter[str] | None = None,
 ) -> tuple[Dictionary, dict[str, list[Mention]]]:
     """(dictionary, mentions by split) of HPO-zh-EL: translated labels are the mentions, the names
     of HPO the dictionary, in English.
@@ -87,28 +87,28 @@ def hpo_translated(
     with_others: the labels of train are in the dictionary, too. Raises InputError as
     kg.build.translations does.
     """
-    found = Counter() if found is None else found
+    counts = Counter() if counts is None else counts
     ontology = obo.parse_terms(hpo.files(folder)[0])
     branches = hpo.branches(ontology) | {hpo.ROOT: "all"}
     graph = obo.graph(ontology, "Human Phenotype Ontology", branches)
-    rows = Rows(found)
+    rows = Rows(counts)
     for concept, name in zip(*(graph.names[c].to_pylist() for c in ("id", "name")), strict=True):
         rows.add("HPO", [concept], name)
-    known = set(graph.entities["id"].to_pylist())
+    concepts = set(graph.entities["id"].to_pylist())
     systems = hpo.subtrees(ontology, hpo.PHENOTYPE)
     queries: dict[str, list[str]] = {}
     for row in read_babelon(translations):
-        if row.predicate != "rdfs:label" or row.term not in known:
-            found[UNUSED] += 1
+        if row.predicate != "rdfs:label" or row.term not in concepts:
+            counts[UNUSED] += 1
         elif not row.text or row.text.isascii():
-            found[UNTRANSLATED] += 1
+            counts[UNTRANSLATED] += 1
         else:
             owners = queries.setdefault(row.text.lower(), [])
             owners += [row.term] if row.term not in owners else []
     splits: dict[str, list[Mention]] = {split: [] for split in SPLITS}
     for name, owners in sorted(queries.items()):
         owners = sorted(owners)
-        found[SHARED_LABELS] += len(owners) > 1
+        counts[SHARED_LABELS] += len(owners) > 1
         system = systems.get(owners[0])
         kind = ontology.terms[system].label if system else "no abnormality"
         splits[split_by_hash(owners[0], TRANSLATED_SHARES)].append(

@@ -32,25 +32,25 @@ _MARKED = re.compile(r"<tgt>(.*?)</tgt>", re.S)
 
 
 def read_xl_bel(
-    path: Path, documents: dict[str, str], found: Counter[str] | None = None
+    path: Path, documents: dict[str, str], counts: Counter[str] | None = None
 ) -> list[Mention]:
     """The mentions of one language. A text becomes the mention's document, without its marks, and
     is added to `documents`. Several ids are joined by |, any of which is right.
 
     Raises InputError for a line without an id or a mention.
     """
-    found = Counter() if found is None else found
+    counts = Counter() if counts is None else counts
     mentions = []
     for number, line in lines(path):
         ids, _, rest = line.partition("||")
         mention, _, context = rest.partition("||")
         concepts, mention = ids.strip().split("|"), mention.strip()
-        if not mention or not all(_ID.fullmatch(one) for one in concepts):
+        if not mention or not all(_ID.fullmatch(concept) for concept in concepts):
             raise InputError(
                 f"{path}:{number}: expected CUI||mention, or CUI||mention||text, got"
                 f" {excerpt(line)}"
             )
-        found[NO_CUI] += not all(_CUI.fullmatch(one) for one in concepts)
+        counts[NO_CUI] += not all(_CUI.fullmatch(concept) for concept in concepts)
         document, start, end = "", None, None
         marked = _MARKED.search(context)
         if marked:
@@ -59,7 +59,7 @@ def read_xl_bel(
             start, end = len(before), len(before) + len(marked[1])
             documents[document] = before + marked[1] + _without_marks(context[marked.end() :])
         elif context:
-            found[WITHOUT_MARK] += 1
+            counts[WITHOUT_MARK] += 1
         mentions.append(Mention(str(number), document, start, end, mention, [mention], [concepts]))
     if not mentions:
         raise InputError(f"{path}: no mentions. Expected CUI||mention, a line each.")
@@ -126,14 +126,14 @@ class _Units(Events[Unit]):
             self.text.append(text)
 
 
-def read_mantra(path: Path, found: Counter[str] | None = None) -> PubTator:
+def read_mantra(path: Path, counts: Counter[str] | None = None) -> PubTator:
     """The units of one file, each a document with its mentions. A place that several annotations
     have is one mention, any of whose concepts is right.
 
     Raises InputError for a file that is no such XML, for an annotation without an id, offset or
     length, and for one whose text is not at its place.
     """
-    found = Counter() if found is None else found
+    counts = Counter() if counts is None else counts
     documents: dict[str, str] = {}
     places: dict[tuple[str, int, int], tuple[list[str], str]] = {}
     for unit in read(_Units(path)):
@@ -151,7 +151,7 @@ def read_mantra(path: Path, found: Counter[str] | None = None) -> PubTator:
             kind = annotation.attributes.get("grp", "")
             ids, _ = places.setdefault((unit.id, start, end), ([], kind))
             if concept in ids:
-                found["repeated annotations"] += 1
+                counts["repeated annotations"] += 1
             else:
                 ids.append(concept)
     if not documents:
@@ -179,7 +179,7 @@ def _place_of(annotation: Annotation) -> tuple[int, int, str]:
 
 
 def read_mantra_files(
-    data: Path, files: tuple[str, ...], found: Counter[str]
+    data: Path, files: tuple[str, ...], counts: Counter[str]
 ) -> tuple[list[Mention], dict[str, str], Spans]:
     """(mentions, texts, {document: []}) of several files; a file's name comes before the ids of its
     units."""
@@ -187,12 +187,13 @@ def read_mantra_files(
     texts: dict[str, str] = {}
     for name in files:
         if not (data / name).is_file():
-            found[f"files that are not there: {name}"] += 1
+            counts[f"files that are not there: {name}"] += 1
             continue
-        made = read_mantra(data / name, found)
+        annotations = read_mantra(data / name, counts)
         stem = Path(name).stem
-        texts |= {f"{stem}:{one}": text for one, text in made.documents.items()}
+        texts |= {f"{stem}:{document}": text for document, text in annotations.documents.items()}
         mentions += [
-            m._replace(document=f"{stem}:{m.document}", id=f"{stem}:{m.id}") for m in made.mentions
+            m._replace(document=f"{stem}:{m.document}", id=f"{stem}:{m.id}")
+            for m in annotations.mentions
         ]
-    return mentions, texts, {one: [] for one in texts}
+    return mentions, texts, {document: [] for document in texts}

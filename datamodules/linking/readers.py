@@ -41,15 +41,15 @@ LARGEST = 1 << 30  # bytes that an archive may unpack to
 def gold_of(identifiers: str) -> list[list[str]]:
     """[[id], …] of a field of ids, read as kg.ids does; empty where a source says that there is
     none (-1, -, CUI-less, nothing)."""
-    return [[one] for one in dict.fromkeys(map(bare, split_ids(identifiers)))]
+    return [[identifier] for identifier in dict.fromkeys(map(bare, split_ids(identifiers)))]
 
 
 class Rows:
     """Collects a dictionary's rows, one at a time, leaving out and counting what occurred
     before."""
 
-    def __init__(self, found: Counter[str] | None) -> None:
-        self.found = Counter() if found is None else found
+    def __init__(self, counts: Counter[str] | None) -> None:
+        self.found = Counter() if counts is None else counts
         self.seen: set[tuple[str, str]] = set()
         self.result = Dictionary([], [])
 
@@ -142,7 +142,7 @@ def _decode(where: str, content: bytes) -> Iterator[tuple[str, str]]:
 # BioSyn's folders
 
 
-def biosyn_dictionary(place: Path, name: str, found: Counter[str] | None = None) -> Dictionary:
+def biosyn_dictionary(place: Path, name: str, counts: Counter[str] | None = None) -> Dictionary:
     """The dictionary `name` (test_dictionary.txt) in BioSyn's folder or archive `place`:
     id[|id]||name.
 
@@ -156,7 +156,7 @@ def biosyn_dictionary(place: Path, name: str, found: Counter[str] | None = None)
             f"{place}: no {name} in it; expected BioSyn's folder with processed_train and"
             " dictionaries."
         )
-    rows = Rows(found)
+    rows = Rows(counts)
     for where, line in _decode(f"{place}!{name}", files[name]):
         part = line.split("||")
         if len(part) != 2:
@@ -169,7 +169,7 @@ def biosyn_dictionary(place: Path, name: str, found: Counter[str] | None = None)
 
 
 def biosyn_mentions(
-    place: Path, folder: str, documents: Mapping[str, str], found: Counter[str] | None = None
+    place: Path, folder: str, documents: Mapping[str, str], counts: Counter[str] | None = None
 ) -> list[Mention]:
     """The mentions in BioSyn's `folder` (processed_test), in order of file names:
     pmid||start|end||type||mention||id.
@@ -177,7 +177,7 @@ def biosyn_mentions(
     A | or + in the mention separates the strings of a composite one. Offsets are kept where
     `documents` has the text.
     """
-    found = Counter() if found is None else found
+    counts = Counter() if counts is None else counts
     result = []
     for name, content in contents(place).items():
         if not name.startswith(f"{folder}/") or not name.endswith(".concept"):
@@ -194,17 +194,17 @@ def biosyn_mentions(
                 raise InputError(f"{where}: an empty mention. Fix the line, or remove it.")
             gold = gold_of(part[4])
             if not gold:
-                found[NO_ID] += 1
+                counts[NO_ID] += 1
                 continue
             start, end = (whole_number(where, "offset", s) for s in span)
-            there = 0 <= start < end <= len(documents.get(part[0], ""))
+            is_inside = 0 <= start < end <= len(documents.get(part[0], ""))
             number = where.rpartition(":")[2]
             result.append(
                 Mention(
                     f"{part[0]}:{number}",
                     part[0],
-                    start if there else None,
-                    end if there else None,
+                    start if is_inside else None,
+                    end if is_inside else None,
                     part[3],
                     parts,
                     gold,
@@ -231,28 +231,28 @@ class PubTator(NamedTuple):
 
 
 def pubtator_mentions(
-    path: Path, types: Sequence[str] = (), found: Counter[str] | None = None
+    path: Path, types: Sequence[str] = (), counts: Counter[str] | None = None
 ) -> PubTator:
     """A PubTator file; only mentions of `types` where some are given, and all documents, also those
     without a mention."""
-    found = Counter() if found is None else found
+    counts = Counter() if counts is None else counts
     result: list[Mention] = []
     documents: dict[str, str] = {}
     without: dict[str, list[tuple[int, int]]] = defaultdict(list)
-    for where, name, text, given in pubtator_annotations(path, left_out=found):
+    for where, name, text, marks in pubtator_annotations(path, left_out=counts):
         if documents.get(name, text) != text:
             raise InputError(
                 f"{where}: document {name} occurred before with another text. Remove one."
             )
-        found[TWICE] += name in documents
+        counts[TWICE] += name in documents
         documents[name] = text
-        for a in given:
+        for a in marks:
             if not a.surface.strip():
                 raise InputError(f"{a.where}: an empty mention. Fix the line, or remove it.")
             if types and a.type not in types:
-                found[OTHER_TYPE] += 1
+                counts[OTHER_TYPE] += 1
             elif not (gold := gold_of(a.entity)):
-                found[NO_ID] += 1
+                counts[NO_ID] += 1
                 without[name].append((a.start, a.end))
             else:
                 line = a.where.rpartition(":")[2]
@@ -288,14 +288,14 @@ class CometaRow(NamedTuple):
 
 
 def cometa(
-    path: Path, documents: dict[str, str], found: Counter[str] | None = None
+    path: Path, documents: dict[str, str], counts: Counter[str] | None = None
 ) -> list[CometaRow]:
     """COMETA's rows, linked to their general SNOMED id. Quotation marks are text (csv.QUOTE_NONE).
 
     The example sentence becomes the document where it contains the term, and is added to
     `documents`.
     """
-    found = Counter() if found is None else found
+    counts = Counter() if counts is None else counts
     result = []
     for number, line in lines(path):
         part = line.split("\t")
@@ -322,7 +322,7 @@ def cometa(
             )
         start = example.find(term)
         if start < 0:
-            found["terms that their example sentence lacks: no context"] += 1
+            counts["terms that their example sentence lacks: no context"] += 1
         document = f"{Path(path).name.partition('.')[0]}:{part[0]}"
         if start >= 0:
             documents[document] = example
@@ -345,7 +345,7 @@ class Phrase(NamedTuple):
     term: str
 
 
-def phrases(path: Path, found: Counter[str] | None = None) -> list[Phrase]:
+def phrases(path: Path, counts: Counter[str] | None = None) -> list[Phrase]:
     """Rows concept, term, phrase; latin-1."""
     result = []
     for number, line in lines(path, "latin-1"):
@@ -378,18 +378,18 @@ def phrases(path: Path, found: Counter[str] | None = None) -> list[Phrase]:
 # other dictionaries
 
 
-def medic(path: Path, found: Counter[str] | None = None) -> Dictionary:
+def medic(path: Path, counts: Counter[str] | None = None) -> Dictionary:
     """MEDIC as CTD or BioSyn keeps it (:mod:`kg.build.sources.medic`)."""
-    rows = Rows(found)
+    rows = Rows(counts)
     for concept in medic_source.concepts(path):
         for name in concept.names:
             rows.add(concept.where, [concept.id, *concept.alternatives], name)
     return rows.whole(path)
 
 
-def mesh(path: Path, found: Counter[str] | None = None) -> Dictionary:
+def mesh(path: Path, counts: Counter[str] | None = None) -> Dictionary:
     """MeSH as a table: id, label, synonym|synonym."""
-    rows = Rows(found)
+    rows = Rows(counts)
     for where, identifier, names in mesh_source.table_rows(path):
         for name in names:
             rows.add(where, [bare(identifier)], name)
@@ -426,11 +426,11 @@ def graph_dictionary(folder: str | Path, language: str | None = "en") -> Diction
             broader[bare(head)].append(bare(tail))
     rows.result.broader = dict(broader)
     types = zip(graph.entities["id"].to_pylist(), graph.entities["type"].to_pylist(), strict=True)
-    rows.result.types = {bare(one): kind for one, kind in types if kind}
+    rows.result.types = {bare(concept): kind for concept, kind in types if kind}
     texts = zip(
         graph.definitions["id"].to_pylist(), graph.definitions["text"].to_pylist(), strict=True
     )
     definitions = rows.result.definitions = {}
-    for one, text in texts:  # the graph's own comes before a translation
-        definitions.setdefault(bare(one), text)
+    for concept, text in texts:  # the graph's own comes before a translation
+        definitions.setdefault(bare(concept), text)
     return rows.whole(folder)

@@ -167,7 +167,7 @@ class SapBERTData(StepData):
         length = np.minimum(self.pairs.lengths[name] + 2, self.max_length)
         order = np.argsort(length, kind="stable")
         name, concept, length = name[order], concept[order], length[order]
-        asked = np.zeros(len(name), bool) if query is None else query[order].astype(bool)
+        is_query = np.zeros(len(name), bool) if query is None else query[order].astype(bool)
         ids, masks = [], []
         for group in length_groups(length, self.groups):
             padded = np.full(
@@ -187,20 +187,23 @@ class SapBERTData(StepData):
                 )
             )
         counts = torch.tensor([len(name)], dtype=torch.float32)
-        owner, asks = torch.from_numpy(concept.astype(np.int64)), torch.from_numpy(asked)
+        owner, asks = torch.from_numpy(concept.astype(np.int64)), torch.from_numpy(is_query)
         return SapBERTBatch(tuple(ids), tuple(masks), owner, asks, counts)
 
     def val_dataloader(self) -> DataLoader:
         """Every held-out name, and the names searched, in batches of similar length; the same for
         every process."""
-        asked, members = np.asarray(self.pairs.held_out), np.asarray(self.pairs.members)
-        own = np.isin(members[:, 1], asked[:, 1])
-        others = np.random.default_rng(self.seed).permutation(np.flatnonzero(~own))[
-            : max(0, self.val_names - own.sum())
+        queries, members = np.asarray(self.pairs.held_out), np.asarray(self.pairs.members)
+        is_query = np.isin(members[:, 1], queries[:, 1])
+        others = np.random.default_rng(self.seed).permutation(np.flatnonzero(~is_query))[
+            : max(0, self.val_names - is_query.sum())
         ]
-        searched = members[np.concatenate([np.flatnonzero(own), np.sort(others)])]
+        searched = members[np.concatenate([np.flatnonzero(is_query), np.sort(others)])]
         rows = np.concatenate(
-            [np.pad(asked, ((0, 0), (0, 1)), constant_values=1), np.pad(searched, ((0, 0), (0, 1)))]
+            [
+                np.pad(queries, ((0, 0), (0, 1)), constant_values=1),
+                np.pad(searched, ((0, 0), (0, 1))),
+            ]
         )
         rows = rows[np.argsort(self.pairs.lengths[rows[:, 0]], kind="stable")]
         shares = [

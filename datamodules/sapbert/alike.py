@@ -33,12 +33,12 @@ def unite_concepts(loaded: list[KnowledgeGraph], concepts: pa.Array) -> np.ndarr
     of one graph become one, so a chain of loose synonyms joins nothing. Names are compared
     normalised.
     """
-    one = np.arange(len(concepts))
+    united = np.arange(len(concepts))
     if len(loaded) == 1:
-        return one
+        return united
     number = {name: i for i, name in enumerate(concepts.to_pylist())}
     labelled: dict[str, set[int]] = {}  # of the earlier graphs: preferred name -> concepts
-    known: dict[str, set[int]] = {}  # any SAME name -> concepts
+    concepts_by_name: dict[str, set[int]] = {}  # any SAME name -> concepts
     for graph in loaded:
         table = graph.names.filter(pc.is_in(graph.names["kind"], value_set=pa.array(SAME)))
         rows = zip(
@@ -46,23 +46,29 @@ def unite_concepts(loaded: list[KnowledgeGraph], concepts: pa.Array) -> np.ndarr
             strict=True,
         )
         label: dict[int, list[str]] = {}
-        own: dict[int, list[str]] = {}
+        names_of: dict[int, list[str]] = {}
         for concept, name, kind in rows:
-            (label if kind == "preferred" else own).setdefault(number[concept], []).append(name)
+            (label if kind == "preferred" else names_of).setdefault(number[concept], []).append(
+                name
+            )
         taken: set[int] = set()
-        for names, among in ((label, labelled), (label, known), (own, labelled)):
+        for names, among in ((label, labelled), (label, concepts_by_name), (names_of, labelled)):
             for concept, each in names.items():
-                if one[concept] != concept:
+                if united[concept] != concept:
                     continue
-                found = set().union(*(among.get(name, ()) for name in each))
-                if len(found) == 1 and concept not in found and not found & taken:
-                    one[concept] = next(iter(found))
-                    taken |= found
-        for names, among in ((label, labelled), (label, known), (own, known)):
+                others = set().union(*(among.get(name, ()) for name in each))
+                if len(others) == 1 and concept not in others and not others & taken:
+                    united[concept] = next(iter(others))
+                    taken |= others
+        for names, among in (
+            (label, labelled),
+            (label, concepts_by_name),
+            (names_of, concepts_by_name),
+        ):
             for concept, each in names.items():
                 for name in each:
-                    among.setdefault(name, set()).add(int(one[concept]))
-    return one
+                    among.setdefault(name, set()).add(int(united[concept]))
+    return united
 
 
 def same_words(names: list[str]) -> np.ndarray:
@@ -84,7 +90,7 @@ def similar_concepts(pairs: np.ndarray, names: list[str], concepts: int, k: int)
     """
     owner, name = np.concatenate([pairs[:, [2, 0]], pairs[:, [2, 1]]]).T
     rows = np.unique(owner.astype(np.int64) << 32 | name)
-    found, begin = np.unique(rows >> 32, return_index=True)
+    numbers, begin = np.unique(rows >> 32, return_index=True)
     parts = np.split(rows & 0xFFFFFFFF, begin[1:])
     texts = [" ".join(map(names.__getitem__, part)) for part in parts]
     table = np.full((concepts, k), -1, np.int32)
@@ -99,5 +105,5 @@ def similar_concepts(pairs: np.ndarray, names: list[str], concepts: int, k: int)
         scores, near = tfidf.search(texts[first : first + 2048], k + 1)
         for i, (score, row) in enumerate(zip(scores, near, strict=True), first):
             others = row[(row != i) & (score > 0)][:k]
-            table[found[i], : len(others)] = found[others]
+            table[numbers[i], : len(others)] = numbers[others]
     return table

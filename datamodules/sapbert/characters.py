@@ -110,13 +110,13 @@ def missing_characters(texts: Sequence[str], tokenizer: Any) -> list[str]:
     vocabulary = tokenizer.get_vocab()
     backend = tokenizer.backend_tokenizer
     normal, split = backend.normalizer, backend.pre_tokenizer
-    found: set[str] = set()
+    missing: set[str] = set()
     for text in texts:
         line = normal.normalize_str(text) if normal is not None else text
         for word, _ in split.pre_tokenize_str(line):
             if len(word) == 1 and word not in vocabulary:
-                found.add(word)
-    return sorted(found)
+                missing.add(word)
+    return sorted(missing)
 
 
 def next_token(tokenizer: Any) -> int:

@@ -75,13 +75,13 @@ def _held_out(member: np.ndarray, concepts: pa.Array, most: int, seed: int) -> n
     A name that another concept has too is never held out.
     """
     concept, start, size = np.unique(member[:, 0], return_index=True, return_counts=True)
-    own = np.bincount(member[:, 1])[member[:, 1]] == 1
+    is_single = np.bincount(member[:, 1])[member[:, 1]] == 1
     rich = shuffle_rich(concept, size, concepts, seed)
     chosen: list[int] = []
     for i, byte in rich:
         if len(chosen) >= min(most, max(1, len(rich) // 10)):
             break
-        rows = start[i] + np.flatnonzero(own[start[i] : start[i] + size[i]])
+        rows = start[i] + np.flatnonzero(is_single[start[i] : start[i] + size[i]])
         if len(rows) and size[i] > 1:
             chosen.append(int(rows[byte % len(rows)]))
     return np.array(sorted(chosen), np.int64)
@@ -105,11 +105,11 @@ def _pairs(
     parts, trimmed, lost = [np.zeros((0, 3), np.int64)], 0, 0
     for k in np.unique(size[size > 1]):
         these = np.flatnonzero(size == k)
-        every = k * (k - 1) // 2
-        if every <= most:
-            places = np.broadcast_to(drawn_pairs(k, most, ""), (len(these), every, 2))
+        count = k * (k - 1) // 2
+        if count <= most:
+            places = np.broadcast_to(drawn_pairs(k, most, ""), (len(these), count, 2))
         else:
-            trimmed, lost = trimmed + len(these), lost + len(these) * (int(every) - most)
+            trimmed, lost = trimmed + len(these), lost + len(these) * (int(count) - most)
             places = np.stack(
                 [
                     drawn_pairs(k, most, f"{seed}\t{concepts[int(concept[i])].as_py()}")
@@ -143,11 +143,11 @@ def balance_languages(
             )
     total = min(int(len(parts[which]) / share) for which, share in shares.items() if share)
     draws = np.random.default_rng(seed)
-    kept = [
+    balanced = [
         draws.choice(parts[which], min(len(parts[which]), round(total * share)), replace=False)
         for which, share in shares.items()
     ]
-    rows = np.sort(np.concatenate(kept))
+    rows = np.sort(np.concatenate(balanced))
     return pairs[rows], len(pairs) - len(rows)
 
 
@@ -228,10 +228,10 @@ def _pairs_recipe(
 
 
 def _choose_pairs(
-    graphs: list[str], found: Names, choice: PairChoice
+    graphs: list[str], all_names: Names, choice: PairChoice
 ) -> tuple[np.ndarray, dict[str, np.ndarray], dict[str, int]]:
     """((pairs, 3) name, name, concept; the members and those held out; counts)."""
-    concepts, names, member, spoken, counts = found
+    concepts, names, member, spoken, counts = all_names
     kept_out = _held_out(member, concepts, choice.held_out, choice.seed)
     rest = np.delete(member, kept_out, axis=0)
     bags = same_words(names.to_pylist()) if choice.distinct_words else None
@@ -259,11 +259,11 @@ def _choose_pairs(
     return pairs, {"members": rest[:, ::-1], "held_out": member[kept_out][:, ::-1]}, counts
 
 
-def _find_neighbours(pairs: np.ndarray, found: Names, most: int) -> dict[str, np.ndarray]:
+def _find_neighbours(pairs: np.ndarray, all_names: Names, most: int) -> dict[str, np.ndarray]:
     """The array of concepts with similar names, where `most` of a concept are wanted."""
     if not most:
         return {}
-    names, concepts = found.names.to_pylist(), len(found.concepts)
+    names, concepts = all_names.names.to_pylist(), len(all_names.concepts)
     return {"neighbours": similar_concepts(pairs, names, concepts, most)}
 
 
@@ -293,11 +293,11 @@ def build_pairs(
     if PAIRS.is_kept(folder, {"recipe": recipe}, fresh):
         shutil.rmtree(place, ignore_errors=True)
         return folder
-    found = read_names(graph, source)
-    pairs, rows, counts = _choose_pairs(graph, found, choice)
-    tokens = token_rows_in_parts(found.names, loaded, place, recipe, workers=workers, fresh=fresh)
-    rows |= _find_neighbours(pairs, found, choice.neighbours)
-    _write(folder, found[:2], tokens, rows, pairs, {"recipe": recipe, "counts": counts})
+    names = read_names(graph, source)
+    pairs, rows, counts = _choose_pairs(graph, names, choice)
+    tokens = token_rows_in_parts(names.names, loaded, place, recipe, workers=workers, fresh=fresh)
+    rows |= _find_neighbours(pairs, names, choice.neighbours)
+    _write(folder, names[:2], tokens, rows, pairs, {"recipe": recipe, "counts": counts})
     shutil.rmtree(place)
     return folder
 
@@ -312,34 +312,34 @@ def _read_mentions(task: str, linking: Linking) -> tuple[list[tuple[str, str]], 
         "composite mentions": 0,
         "mentions of no or several concepts": 0,
     }
-    known: list[tuple[str, str]] = []
+    pairs: list[tuple[str, str]] = []
     for mention in mentions:
-        found = [linking.dictionary.concepts_of(gold) for gold in mention.gold]
+        concepts = [linking.dictionary.concepts_of(gold) for gold in mention.gold]
         if len(mention.parts) > 1:
             counts["composite mentions"] += 1
-        elif len(found) != 1 or len(found[0]) != 1:
+        elif len(concepts) != 1 or len(concepts[0]) != 1:
             counts["mentions of no or several concepts"] += 1
         else:
-            known.append((mention.parts[0], next(iter(found[0]))))
-    return known, counts
+            pairs.append((mention.parts[0], next(iter(concepts[0]))))
+    return pairs, counts
 
 
 def _number_mentions(
-    dictionary: Dictionary, known: list[tuple[str, str]]
+    dictionary: Dictionary, pairs: list[tuple[str, str]]
 ) -> tuple[pa.Array, pa.Array, np.ndarray, np.ndarray]:
     """(concepts; names; (rows, 2) name and concept of the dictionary; likewise of the mentions that
     are no name of their concept)."""
     concepts = pa.array(sorted(set(dictionary.ids)), pa.string())
-    texts = [*dictionary.names, *(text for text, _ in known)]
-    owners = [*dictionary.ids, *(concept for _, concept in known)]
+    texts = [*dictionary.names, *(text for text, _ in pairs)]
+    owners = [*dictionary.ids, *(concept for _, concept in pairs)]
     normal = normalise_names(pa.array(texts, pa.string()))
     names, number = number_texts(normal)
     owner = pc.index_in(pa.array(owners, pa.string()), value_set=concepts).to_numpy()
     rows = np.stack([number, owner.astype(np.int64)], 1)
-    own = len(dictionary.ids)
-    members, said = np.unique(rows[:own], axis=0), np.unique(rows[own:], axis=0)
-    named = np.isin(said[:, 1] << 32 | said[:, 0], members[:, 1] << 32 | members[:, 0])
-    return concepts, names, members, said[~named]
+    count = len(dictionary.ids)
+    members, mentions = np.unique(rows[:count], axis=0), np.unique(rows[count:], axis=0)
+    named = np.isin(mentions[:, 1] << 32 | mentions[:, 0], members[:, 1] << 32 | members[:, 0])
+    return concepts, names, members, mentions[~named]
 
 
 def _pair_with_names(trained: np.ndarray, members: np.ndarray) -> np.ndarray:
@@ -375,12 +375,12 @@ def build_mentions(task: str, tokenizer: str, out: str, seed: int = 0) -> Path:
     }
     if PAIRS.is_kept(folder, {"recipe": recipe}):
         return folder
-    known, counts = _read_mentions(task, linking)
-    concepts, names, members, said = _number_mentions(linking.dictionary, known)
-    counts["distinct mentions that are no name of their concept"] = len(said)
-    chosen = np.random.default_rng(seed).permutation(len(said))
-    most = min(HELD_OUT, max(1, len(said) // 20))
-    kept_out, trained = said[np.sort(chosen[:most])], said[np.sort(chosen[most:])]
+    mention_pairs, counts = _read_mentions(task, linking)
+    concepts, names, members, mentions = _number_mentions(linking.dictionary, mention_pairs)
+    counts["distinct mentions that are no name of their concept"] = len(mentions)
+    chosen = np.random.default_rng(seed).permutation(len(mentions))
+    most = min(HELD_OUT, max(1, len(mentions) // 20))
+    kept_out, trained = mentions[np.sort(chosen[:most])], mentions[np.sort(chosen[most:])]
     pairs = _pair_with_names(trained, members)
     if not len(pairs):
         raise InputError(
@@ -429,10 +429,10 @@ class Pairs:
     def __getitem__(self, indices: np.ndarray) -> np.ndarray:
         """(pairs, 3) of pair numbers."""
         shard, row = np.divmod(indices, SHARD)
-        found = np.empty((len(indices), 3), np.int64)
+        rows = np.empty((len(indices), 3), np.int64)
         for i in np.unique(shard):
-            found[shard == i] = self.shards[i][row[shard == i]]
-        return found
+            rows[shard == i] = self.shards[i][row[shard == i]]
+        return rows
 
     @property
     def names(self) -> list[str]:

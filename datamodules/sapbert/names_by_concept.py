@@ -58,20 +58,20 @@ def _read_rows(
     graphs: list[KnowledgeGraph],
     source: PairSource,
     concepts: pa.Array,
-    one: np.ndarray,
+    united: np.ndarray,
     counts: dict[str, int],
 ) -> _Rows:
-    """The names of the languages and kinds of `source`; `one` is the united concept of each."""
+    """The names of the languages and kinds of `source`; `united` is the united concept of each."""
     languages = pa.array(source.languages, pa.string())
     owners, texts, bits = [], [], []
     for graph in graphs:
         table = graph.names
-        kept = source.select_names(table)
+        selected = source.select_names(table)
         counts["names"] += len(table)
-        counts["names of other languages or kinds"] += len(table) - len(kept)
-        owners.append(one[pc.index_in(kept["id"], value_set=concepts).to_numpy()])
-        texts += normalise_names(kept["name"]).chunks
-        language = pc.index_in(kept["language"], value_set=languages)
+        counts["names of other languages or kinds"] += len(table) - len(selected)
+        owners.append(united[pc.index_in(selected["id"], value_set=concepts).to_numpy()])
+        texts += normalise_names(selected["name"]).chunks
+        language = pc.index_in(selected["language"], value_set=languages)
         bits.append(1 << language.to_numpy().astype(np.int64))
     owner = np.concatenate(owners).astype(np.int64)
     return _Rows(owner, pa.chunked_array(texts, pa.string()), np.concatenate(bits))
@@ -85,16 +85,16 @@ def _drop_rows(rows: _Rows, drop: np.ndarray, reason: str, counts: dict[str, int
 
 
 def _trade_concepts(
-    graphs: list[KnowledgeGraph], concepts: pa.Array, one: np.ndarray
+    graphs: list[KnowledgeGraph], concepts: pa.Array, united: np.ndarray
 ) -> np.ndarray:
     """(rows, 2) ingredient, trade concept; sorted, distinct."""
     parts = [np.zeros((0, 2), np.int64)]
     for graph in graphs:
         for relation, tail_is_trade in TRADE.items():
-            found = graph.triples.filter(pc.equal(graph.triples["relation"], relation))
+            trades = graph.triples.filter(pc.equal(graph.triples["relation"], relation))
             columns = ("head", "tail") if tail_is_trade else ("tail", "head")
-            ends = [pc.index_in(found[c], value_set=concepts).to_numpy() for c in columns]
-            parts.append(one[np.stack(ends, 1)])
+            ends = [pc.index_in(trades[c], value_set=concepts).to_numpy() for c in columns]
+            parts.append(united[np.stack(ends, 1)])
     return np.unique(np.concatenate(parts), axis=0).astype(np.int64)
 
 
@@ -104,16 +104,16 @@ def read_names(folders: Sequence[str], source: PairSource) -> Names:
     graphs = [KnowledgeGraph.load(folder) for folder in folders]
     concepts = pc.unique(pa.chunked_array([graph.ids for graph in graphs]))
     each = np.arange(len(concepts))
-    one = unite_concepts(graphs, concepts) if source.unite else each
-    rows = _read_rows(graphs, source, concepts, one, counts)
-    traded = _trade_concepts(graphs if source.trade_names else [], concepts, one)
+    united = unite_concepts(graphs, concepts) if source.unite else each
+    rows = _read_rows(graphs, source, concepts, united, counts)
+    traded = _trade_concepts(graphs if source.trade_names else [], concepts, united)
     if source.unite:
-        counts["concepts united with one of an earlier graph"] = int((one != each).sum())
+        counts["concepts united with one of an earlier graph"] = int((united != each).sum())
     rows = _drop_rows(rows, pc.equal(rows.text, "").to_numpy(), "empty names", counts)
     listed = pc.is_in(rows.text, value_set=normalise_names(_read_list(source.exclude_names)))
     rows = _drop_rows(rows, listed.to_numpy(), "names that --exclude_names lists", counts)
     excluded = pc.index_in(_read_list(source.exclude_concepts), value_set=concepts).drop_null()
-    out = one[excluded.to_numpy()]
+    out = united[excluded.to_numpy()]
     reason = "names of concepts that --exclude_concepts lists"
     rows = _drop_rows(rows, np.isin(rows.owner, out), reason, counts)
     if not len(rows.owner):
@@ -144,5 +144,5 @@ def _with_trade_names(member: np.ndarray, traded: np.ndarray, out: np.ndarray) -
     begin, end = (np.searchsorted(owner, traded[:, 1], side) for side in ("left", "right"))
     count = end - begin
     place = row_ranges(begin, count)
-    given = np.repeat(traded[:, 0], count) << 32 | (member[place] & 0xFFFFFFFF)
-    return np.unique(np.concatenate([member, given]))
+    concept_and_name = np.repeat(traded[:, 0], count) << 32 | (member[place] & 0xFFFFFFFF)
+    return np.unique(np.concatenate([member, concept_and_name]))

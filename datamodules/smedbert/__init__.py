@@ -81,7 +81,7 @@ class SMedBERTExample(NamedTuple):
     text: Ordered
     unmasked: np.ndarray  # (m, 3) first token, last token + 1, entity
     masked: np.ndarray  # likewise
-    told: np.ndarray  # likewise, unmasked ones that take half of their neighbours in
+    half_told: np.ndarray  # likewise, unmasked ones that take half of their neighbours in
     # draws the negatives of its pairs: whichever micro-batch it is in, they are the same
     rng: np.random.Generator
     held_out: bool  # other entities to rank its neighbours among are drawn, too
@@ -91,17 +91,17 @@ class SMedBERTExample(NamedTuple):
         return self._replace(text=blank(self.text), **none)
 
 
-def halves(told: Mentions, noise: Sequence[np.ndarray]) -> tuple[Mentions, Mentions]:
+def halves(mentions: Mentions, noise: Sequence[np.ndarray]) -> tuple[Mentions, Mentions]:
     """The mentions with half of their neighbours (rounded down), those of the least `noise` (a list
     of (m, K)), and the rest."""
-    there = told.neighbours.numpy() >= 0
-    order = np.where(there, np.concatenate(noise), 2.0).argsort(1).argsort(1)
-    first = torch.from_numpy(order < there.sum(1, keepdims=True) // 2)
+    exists = mentions.neighbours.numpy() >= 0
+    order = np.where(exists, np.concatenate(noise), 2.0).argsort(1).argsort(1)
+    first = torch.from_numpy(order < exists.sum(1, keepdims=True) // 2)
 
     def only(which: Tensor) -> Mentions:
         none = {"neighbours": -1, "relation": 0, "direction": 0, "type": -1}
-        return told._replace(
-            **{name: getattr(told, name).where(which, value) for name, value in none.items()}
+        return mentions._replace(
+            **{name: getattr(mentions, name).where(which, value) for name, value in none.items()}
         )
 
     return only(first), only(~first)
@@ -114,7 +114,9 @@ def _draw_negatives(
     rngs: Sequence[np.random.Generator],
 ) -> np.ndarray:
     """`n` drawn entities for each of `gold`, by the random numbers of its sequence."""
-    return np.concatenate([draw(own, n, rng) for own, rng in zip(gold, rngs, strict=True)])
+    return np.concatenate(
+        [draw(entities, n, rng) for entities, rng in zip(gold, rngs, strict=True)]
+    )
 
 
 class SMedBERTData(OrderedText):
@@ -167,35 +169,35 @@ class SMedBERTData(OrderedText):
 
     def example(self, index: int, rng: np.random.Generator, held_out: bool) -> SMedBERTExample:
         text, moved, hidden = self.read_sequence(index, rng)
-        told = (
+        half_told = (
             ~hidden & (rng.random(len(hidden)) < self.infused)
             if self.infused
             else np.zeros(len(hidden), bool)
         )
         return SMedBERTExample(
-            text, moved[~hidden & ~told], moved[hidden], moved[told], rng, held_out
+            text, moved[~hidden & ~half_told], moved[hidden], moved[half_told], rng, held_out
         )
 
     def collate(self, examples: list[SMedBERTExample]) -> SMedBERTBatch:
-        texts, plain, hidden, told, rngs, _ = zip(*examples, strict=True)
+        texts, plain, hidden, half_told, rngs, _ = zip(*examples, strict=True)
         text = self.texts(texts)
         unmasked = self.find_neighbours(number_rows(plain, 3))
         hidden_ones = self.find_neighbours(number_rows(hidden, 3))
-        told_ones = self.find_neighbours(number_rows(told, 3))
-        every = torch.cat([unmasked.neighbours, told_ones.neighbours])
+        told_ones = self.find_neighbours(number_rows(half_told, 3))
+        neighbours = torch.cat([unmasked.neighbours, told_ones.neighbours])
         told_ones, rest = halves(
-            told_ones, [r.random((len(t), self.k)) for t, r in zip(told, rngs, strict=True)]
+            told_ones, [r.random((len(t), self.k)) for t, r in zip(half_told, rngs, strict=True)]
         )
-        asked = Mentions(*(torch.cat(parts) for parts in zip(unmasked, rest, strict=True)))
-        order = torch.argsort(asked.span[:, 0], stable=True)  # negatives are drawn by sequence
-        order = order[(asked.neighbours[order] >= 0).any(1)]
-        unmasked, near = Mentions(*(part[order] for part in asked)), every[order].numpy()
+        mentions = Mentions(*(torch.cat(parts) for parts in zip(unmasked, rest, strict=True)))
+        order = torch.argsort(mentions.span[:, 0], stable=True)  # negatives are drawn by sequence
+        order = order[(mentions.neighbours[order] >= 0).any(1)]
+        unmasked, near = Mentions(*(part[order] for part in mentions)), neighbours[order].numpy()
         gold_of = unmasked.neighbours.numpy()
         pair, place = (gold_of >= 0).nonzero()
         gold = gold_of[pair, place]
         row = unmasked.span[:, 0].numpy()[pair]
-        own = [gold[row == r] for r in range(len(examples))]
-        drawn = _draw_negatives(self.sampler.draw, own, self.n_negatives, rngs)
+        entities = [gold[row == r] for r in range(len(examples))]
+        drawn = _draw_negatives(self.sampler.draw, entities, self.n_negatives, rngs)
         candidates = np.concatenate([gold[:, None], without_neighbours(drawn, near[pair])], axis=1)
         log_q = np.concatenate(
             [self.sampler.log_q[gold][:, None], self.sampler.log_q[drawn]], axis=1
@@ -218,8 +220,8 @@ class SMedBERTData(OrderedText):
         if not examples[0].held_out:
             return result
         n = RANKED - 1
-        drawn = _draw_negatives(self.sampler.draw, own, n, rngs)
-        even = _draw_negatives(self.sampler.others, own, n, rngs)
+        drawn = _draw_negatives(self.sampler.draw, entities, n, rngs)
+        even = _draw_negatives(self.sampler.others, entities, n, rngs)
         others = once(without_neighbours(drawn, near[pair])), without_neighbours(even, near[pair])
         ranked, even = (np.concatenate([gold[:, None], other], axis=1) for other in others)
         return result._replace(ranked=torch.from_numpy(ranked), even=torch.from_numpy(even))

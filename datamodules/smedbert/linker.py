@@ -30,7 +30,7 @@ def linker(
     cannot be.
     """
     folder = Path(folder)
-    found = links(folder, hits, foreign, ("types.npy", "neighbours", "linker.json"))
+    link = links(folder, hits, foreign, ("types.npy", "neighbours", "linker.json"))
     types = np.load(folder / "types.npy", allow_pickle=False)
     table = NeighbourTable.load(folder / "neighbours")
     k = int(read_json(folder / "linker.json")["k"]) if k is None else k
@@ -41,7 +41,7 @@ def linker(
         )
 
     def link_texts(texts: list[str], offsets: list[list[tuple[int, int]]]) -> Mentions:
-        rows = found(texts, offsets)
+        rows = link(texts, offsets)
         return mentions(rows[:, :3], rows[:, 3], np.asarray(table[rows[:, 3]])[:, :k], types)
 
     return link_texts

@@ -39,7 +39,7 @@ class Fetched(NamedTuple):
 
 
 def _mismatch(name: str, file: File, where: str, wanted: str, got: str) -> InputError:
-    own = (
+    checksum = (
         ""
         if file.sha256
         else (
@@ -50,7 +50,7 @@ def _mismatch(name: str, file: File, where: str, wanted: str, got: str) -> Input
     return InputError(
         f"{name}: {where}: checksum mismatch for {file.path}: expected sha256 {wanted}, got {got}."
         " It is another version or damaged: remove it, or give a MIRROR that holds the right"
-        f" file.{own and own + 'to take another version.)'}"
+        f" file.{checksum and checksum + 'to take another version.)'}"
     )
 
 
@@ -63,10 +63,10 @@ def fetch(
     a warning, and is checked from then on. Raises InputError, with the steps in sources.yaml, for a
     file that is needed and cannot be had; and for one whose checksum is not the recorded one.
     """
-    known = sources()
-    if dataset not in known:
-        raise InputError(f"no data set {dataset!r}; {list_known(dataset, known)}")
-    source, here = known[dataset], Path(folder) / dataset.replace(":", "-")
+    by_name = sources()
+    if dataset not in by_name:
+        raise InputError(f"no data set {dataset!r}; {list_known(dataset, by_name)}")
+    source, here = by_name[dataset], Path(folder) / dataset.replace(":", "-")
     sums: dict[str, str] = read_json(here / "sums.json") if (here / "sums.json").exists() else {}
     wrong: dict[str, str] = {}
     absent = []
@@ -81,7 +81,7 @@ def fetch(
             absent.append(file)
     if not absent:
         return Fetched(here, {})
-    found, refused = hits([Path(m) for m in mirrors])
+    mirror_hits, refused = hits([Path(m) for m in mirrors])
     for line in refused:
         if line not in _told:
             LOG.warning(line)
@@ -91,7 +91,7 @@ def fetch(
     for file in absent:
         needed = file.sha256 or sums.get(file.path)
         try:
-            came = _copy_from_mirror(source, file, needed, found, here)
+            came = _copy_from_mirror(source, file, needed, mirror_hits, here)
             if came is None and network and file.url is not None:
                 came = _download_file(source, file, needed, here, silent)
         except Unreachable as error:
@@ -126,10 +126,10 @@ def _record(name: str, here: Path, path: str, got: str, sums: dict[str, str]) ->
 
 
 def _copy_from_mirror(
-    source: Source, file: File, wanted: str | None, found: Sequence[Hit], here: Path
+    source: Source, file: File, wanted: str | None, mirror_hits: Sequence[Hit], here: Path
 ) -> str | None:
-    same = [hit for hit in found if hit.sha256 == wanted]
-    named = [hit for hit in found if fits(hit.paths, file.path)]
+    same = [hit for hit in mirror_hits if hit.sha256 == wanted]
+    named = [hit for hit in mirror_hits if fits(hit.paths, file.path)]
     if not same and named and wanted is not None:
         raise _mismatch(source.name, file, f"{named[0].file}", wanted, named[0].sha256)
     if len({hit.sha256 for hit in named}) > 1 and wanted is None:

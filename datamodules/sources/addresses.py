@@ -70,37 +70,35 @@ def download(url: str, target: Path, label: str) -> None:
 
 def _attempt(url: str, partial: Path, label: str) -> None:
     partial.parent.mkdir(parents=True, exist_ok=True)
-    there = partial.stat().st_size if partial.exists() else 0
+    size = partial.stat().st_size if partial.exists() else 0
     request = urllib.request.Request(
-        url, headers={"User-Agent": "kepl"} | ({"Range": f"bytes={there}-"} if there else {})
+        url, headers={"User-Agent": "kepl"} | ({"Range": f"bytes={size}-"} if size else {})
     )
     with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
         begins = (answer.headers.get("Content-Range") or "").partition(" ")[2].partition("-")[0]
-        if answer.status != 206 or begins != str(there):
-            there = 0
+        if answer.status != 206 or begins != str(size):
+            size = 0
             if answer.status == 206:
                 partial.unlink(missing_ok=True)
                 raise http.client.HTTPException(
                     f"answered with another part ({begins or 'unnamed'}) than was asked for"
                 )
         length = answer.headers.get("Content-Length")
-        total = there + int(length) if length else None
+        total = size + int(length) if length else None
         with (
-            open(partial, "ab" if there else "wb") as handle,
+            open(partial, "ab" if size else "wb") as handle,
             tqdm(
-                total=total, initial=there, unit="B", unit_scale=True, desc=label, disable=None
+                total=total, initial=size, unit="B", unit_scale=True, desc=label, disable=None
             ) as bar,
         ):
             while block := answer.read(1 << 16):
-                there += len(block)
-                if there > LARGEST:
+                size += len(block)
+                if size > LARGEST:
                     raise InputError(
                         f"{url}: sends more than {LARGEST:,} bytes. Check the address in"
                         " sources.yaml."
                     )
                 handle.write(block)
                 bar.update(len(block))
-    if total is not None and there < total:
-        raise http.client.HTTPException(
-            f"the connection was cut after {there:,} of {total:,} bytes"
-        )
+    if total is not None and size < total:
+        raise http.client.HTTPException(f"the connection was cut after {size:,} of {total:,} bytes")

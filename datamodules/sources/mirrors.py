@@ -276,7 +276,7 @@ def hits(mirrors: Sequence[Path]) -> tuple[list[Hit], list[str]]:
     files = [file for source in sources().values() for file in source.files]
     result, refused = [], []
     wanted = tuple(sorted((f.path, f.bytes or -1, f.sha256 is not None) for f in files))
-    any_size = any(known and size < 0 for _, size, known in wanted)
+    any_size = any(has_checksum and size < 0 for _, size, has_checksum in wanted)
     sizes = {size for _, size, _ in wanted}
     listed = [(mirror, file) for mirror in mirrors for file in _files(mirror)]
     for mirror, file in tqdm(
@@ -289,13 +289,13 @@ def hits(mirrors: Sequence[Path]) -> tuple[list[Hit], list[str]]:
             continue
         key = (wanted, mirror, file, about.st_size, about.st_mtime_ns)
         if key not in _seen:
-            found: list[Hit] = []
+            matches: list[Hit] = []
             odd: list[str] = []
             for entry in _entries(file, mirror, odd):
                 by_path = any(fits(entry.paths, path) for path, _, _ in wanted)
                 if by_path or any_size or entry.size is None or entry.size in sizes:
                     try:
-                        found.append(Hit(mirror, file, entry.paths, _sum(entry.stream)))
+                        matches.append(Hit(mirror, file, entry.paths, _sum(entry.stream)))
                     except _Refused as error:
                         odd.append(str(error))
                         break
@@ -308,7 +308,7 @@ def hits(mirrors: Sequence[Path]) -> tuple[list[Hit], list[str]]:
                     ) as error:
                         odd.append(f"{file}: cannot be read ({error}); not searched further")
                         break
-            _seen[key] = found, odd
+            _seen[key] = matches, odd
         result += _seen[key][0]
         refused += _seen[key][1]
     return result, refused

@@ -164,29 +164,29 @@ def _count_cut_words(example: Tagged) -> int:
 def warnings(kind: str, splits: Mapping[str, Sequence[Example]]) -> dict[str, int]:
     """{what is wrong with these splits: how often}. Nothing of it is dropped: what cannot be found
     counts as missed."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     train_labels = _list_labels(splits["train"])
     train = set(map(_text_of, splits["train"]))
     for split, examples in splits.items():
         texts = list(map(_text_of, examples))
-        found[f"{split}: texts that stand there more than once"] = len(texts) - len(set(texts))
+        counts[f"{split}: texts that stand there more than once"] = len(texts) - len(set(texts))
         if split != "train":
             unknown = sorted(_list_labels(examples) - train_labels)
             name = (
                 f"{split}: labels that train lacks ({', '.join(unknown[:5])}); no encoder can get"
                 " them right"
             )
-            found[name] = sum(label in unknown for e in examples for label in labels_of(e))
-            found[f"{split}: texts that stand in train too"] = sum(text in train for text in texts)
+            counts[name] = sum(label in unknown for e in examples for label in labels_of(e))
+            counts[f"{split}: texts that stand in train too"] = sum(text in train for text in texts)
         if kind == "ner":
-            found[f"{split}: overlapping entities, of which a tagger finds only the longest"] = sum(
-                count_overlapping(e.entities) for e in examples if isinstance(e, Tagged)
+            counts[f"{split}: overlapping entities, of which a tagger finds only the longest"] = (
+                sum(count_overlapping(e.entities) for e in examples if isinstance(e, Tagged))
             )
         if KINDS[kind] is Tagged:
-            found[
+            counts[
                 f"{split}: entities that begin or end inside a word, which a tagger cannot find"
             ] = sum(_count_cut_words(e) for e in examples if isinstance(e, Tagged))
-    return {k: v for k, v in found.items() if v}
+    return {k: v for k, v in counts.items() if v}
 
 
 def save_task(

@@ -19,36 +19,36 @@ SMEDBERT, EMBERT = "SMedBERT Table 5", "EMBERT Table 2"
 BOTH = f"{SMEDBERT}, {EMBERT}"
 
 
-def _characters(paths: Sequence[Path], split: str, found: Counter[str]) -> list[Any]:
-    return formats.bio(paths[0], tokens=False, found=found)
+def _characters(paths: Sequence[Path], split: str, counts: Counter[str]) -> list[Any]:
+    return formats.bio(paths[0], tokens=False, counts=counts)
 
 
-def _pairs(paths: Sequence[Path], split: str, found: Counter[str]) -> list[Any]:
-    return formats.pairs(paths[0], found=found)
+def _pairs(paths: Sequence[Path], split: str, counts: Counter[str]) -> list[Any]:
+    return formats.pairs(paths[0], counts=counts)
 
 
-def _answers(paths: Sequence[Path], split: str, found: Counter[str]) -> list[Any]:
-    return formats.pairs(paths[0], found=found, what="label, question, answer")
+def _answers(paths: Sequence[Path], split: str, counts: Counter[str]) -> list[Any]:
+    return formats.pairs(paths[0], counts=counts, what="label, question, answer")
 
 
-def _read_nested(paths: Sequence[Path], split: str, found: Counter[str]) -> list[Any]:
-    return chineseblue.read_nested(paths[0], found=found)
+def _read_nested(paths: Sequence[Path], split: str, counts: Counter[str]) -> list[Any]:
+    return chineseblue.read_nested(paths[0], counts=counts)
 
 
-def _triples(paths: Sequence[Path], split: str, found: Counter[str]) -> list[Any]:
+def _triples(paths: Sequence[Path], split: str, counts: Counter[str]) -> list[Any]:
     classes = chineseblue.schema(paths[1]) if len(paths) > 1 else None
-    return chineseblue.triples(paths[0], found=found, classes=classes)
+    return chineseblue.triples(paths[0], counts=counts, classes=classes)
 
 
 def _queries(first: str, second: str, labels: str) -> Read:
-    def read(paths: Sequence[Path], split: str, found: Counter[str]) -> list[Any]:
-        return chineseblue.queries(paths[0], first, second, labels=tuple(labels), found=found)
+    def read(paths: Sequence[Path], split: str, counts: Counter[str]) -> list[Any]:
+        return chineseblue.queries(paths[0], first, second, labels=tuple(labels), counts=counts)
 
     return read
 
 
-def _questions(paths: Sequence[Path], split: str, found: Counter[str]) -> list[Any]:
-    return ranking.questions(paths[0], found=found)
+def _questions(paths: Sequence[Path], split: str, counts: Counter[str]) -> list[Any]:
+    return ranking.questions(paths[0], counts=counts)
 
 
 def _make_rankings(splits: Splits, **settings: Any) -> Splits:

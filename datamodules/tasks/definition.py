@@ -17,7 +17,7 @@ Splits = dict[str, list[Any]]
 
 
 class Read(Protocol):
-    def __call__(self, paths: Sequence[Path], split: str, found: Counter[str]) -> list[Any]:
+    def __call__(self, paths: Sequence[Path], split: str, counts: Counter[str]) -> list[Any]:
         """The examples of `split` from its files, in the order that the definition lists them."""
 
 

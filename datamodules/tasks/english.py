@@ -27,8 +27,8 @@ def _sizes(train: int, dev: int, test: int) -> dict[str, int]:
 
 
 def _tokens(merged: str) -> Read:
-    def read(paths: Sequence[Path], split: str, found: Counter[str]) -> list[Any]:
-        return formats.bio(paths[0], tokens=True, found=found, merged=merged)
+    def read(paths: Sequence[Path], split: str, counts: Counter[str]) -> list[Any]:
+        return formats.bio(paths[0], tokens=True, counts=counts, merged=merged)
 
     return read
 
@@ -53,8 +53,8 @@ def _ner(name: str, folder: str, merged: str, sizes: dict[str, int], *notes: str
     )
 
 
-def _chemprot(paths: Sequence[Path], split: str, found: Counter[str]) -> list[Any]:
-    return list(blurb.chemprot(*paths, found=found))
+def _chemprot(paths: Sequence[Path], split: str, counts: Counter[str]) -> list[Any]:
+    return list(blurb.chemprot(*paths, counts=counts))
 
 
 def _chemprot_mentions(paths: Sequence[Path], split: str) -> list[str]:
@@ -72,8 +72,8 @@ DDI_ZIP = "DDICorpus-2013.zip"
 DDI_FOLDERS = {"train": "DDICorpus/Train", "test": "DDICorpus/Test/Test for DDI Extraction task"}
 
 
-def _ddi(paths: Sequence[Path], split: str, found: Counter[str]) -> list[Any]:
-    return list(blurb.ddi(paths[0], DDI_FOLDERS[split], found=found))
+def _ddi(paths: Sequence[Path], split: str, counts: Counter[str]) -> list[Any]:
+    return list(blurb.ddi(paths[0], DDI_FOLDERS[split], counts=counts))
 
 
 def _ddi_mentions(paths: Sequence[Path], split: str) -> list[str]:
@@ -87,8 +87,8 @@ def _ddi_dev(splits: Splits) -> Splits:
     return splits | {"train": train, "dev": dev}
 
 
-def _gad(paths: Sequence[Path], split: str, found: Counter[str]) -> list[Any]:
-    return list(blurb.gad(paths[0], found=found))
+def _gad(paths: Sequence[Path], split: str, counts: Counter[str]) -> list[Any]:
+    return list(blurb.gad(paths[0], counts=counts))
 
 
 def _gad_dev(splits: Splits) -> Splits:

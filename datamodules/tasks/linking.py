@@ -75,7 +75,7 @@ class Task(NamedTuple):
     parts          (folder of the data set, dictionary of GRAPH= or None, counts) -> its folds
     train_names    whether its own dictionary holds train mentions: "no", or how it does
     abbreviations  whether a mention's abbreviation is expanded by its text unless told otherwise
-    given          what its source did to mentions already
+    preparation    what its source did to mentions already
     nil            what becomes of mentions whose concepts the dictionary lacks, unless told
                    otherwise
     translated     whether mentions are of another language than the names, so that a dictionary of
@@ -91,7 +91,7 @@ class Task(NamedTuple):
     optional: tuple[str, ...] = ()
     train_names: str = "no"
     abbreviations: bool = False
-    given: str = "as written"
+    preparation: str = "as written"
     nil: str = "wrong"
     needs_graph: str | None = None
     not_comparable: str | None = None
@@ -115,15 +115,15 @@ MANTRA = "Mantra-GSC/{kind}_GSC_{language}_man.xml"
 
 def _multilingual_tasks() -> list[Task]:
     umls = "the UMLS (names of all languages)"
-    made = []
+    definitions = []
     for language in multilingual.XL_BEL_LANGUAGES:
         file = XL_BEL.format(language)
-        made.append(
+        definitions.append(
             Task(f"XL-BEL:{language}", "XL-BEL", (file,), xl_bel_parts(file), needs_graph=umls)
         )
     for language in multilingual.MANTRA_LANGUAGES:
         files = tuple(MANTRA.format(kind=k, language=language) for k in multilingual.MANTRA_KINDS)
-        made.append(
+        definitions.append(
             Task(
                 f"Mantra-EL:{language}",
                 "Mantra-GSC",
@@ -133,7 +133,7 @@ def _multilingual_tasks() -> list[Task]:
                 needs_graph=umls,
             )
         )
-    return made
+    return definitions
 
 
 BIOSYN_NOTE = (
@@ -148,7 +148,7 @@ TASKS = (
         biosyn_parts(NCBI_BIOSYN, "ncbi-disease", None, NCBI_FILES),
         tuple(NCBI_FILES.values()),
         train_names="BioSyn's: of train, and of dev too for test",
-        given=BIOSYN_NOTE,
+        preparation=BIOSYN_NOTE,
     ),
     Task(
         "NCBI-EL:medic",
@@ -167,7 +167,7 @@ TASKS = (
         biosyn_parts(BC5CDR_BIOSYN, "bc5cdr-disease", BC5CDR_TEST, BC5CDR_FILES),
         (BC5CDR_TEST, *BC5CDR_FILES.values()),
         train_names="BioSyn's: of train, and of dev too for test",
-        given=BIOSYN_NOTE,
+        preparation=BIOSYN_NOTE,
     ),
     Task(
         "BC5CDR-disease-EL:medic",
@@ -302,11 +302,11 @@ def linking_tasks() -> dict[str, Task]:
 
 def linking_task(name: str) -> Task:
     """The task of a name. Raises InputError with the list for any other."""
-    known = linking_tasks()
-    if name not in known:
-        every = [*known, *END_TO_END]
-        raise InputError(f"no linking task {name!r}; {list_known(name, every)}")
-    return known[name]
+    tasks = linking_tasks()
+    if name not in tasks:
+        names = [*tasks, *END_TO_END]
+        raise InputError(f"no linking task {name!r}; {list_known(name, names)}")
+    return tasks[name]
 
 
 def _inputs(definition: Task, data: Path) -> dict[str, str]:
@@ -364,13 +364,13 @@ def prepare_folds(
         "graph": fingerprint(graph) if graph else None,
     }
     if (out / "parts.json").is_file():
-        kept = read_json(out / "parts.json")
-        if kept["made_of"] == made_of and all(
-            has_manifest(out / p) for f in kept["parts"] for p in f.values()
+        stored = read_json(out / "parts.json")
+        if stored["made_of"] == made_of and all(
+            has_manifest(out / p) for f in stored["parts"] for p in f.values()
         ):
-            return _task_folders(out, kept["parts"])
-    found: Counter[str] = Counter()
-    folds = definition.parts(place, read.graph_dictionary(graph) if graph else None, found)
+            return _task_folders(out, stored["parts"])
+    counts: Counter[str] = Counter()
+    folds = definition.parts(place, read.graph_dictionary(graph) if graph else None, counts)
     written: list[dict[str, str]] = []
     for number, part in enumerate(folds):
         written.append({})
@@ -384,13 +384,13 @@ def prepare_folds(
                 part.documents,
                 part.annotated,
                 **made_of,
-                odd=dict(found),
+                odd=dict(counts),
             )
             written[-1][split] = where
             if number == 0:
                 for line in format_report(definition, split, manifest):
                     LOG.info(line)
-    for what, count in sorted(found.items()):
+    for what, count in sorted(counts.items()):
         if count:
             LOG.info(f"{name}: {count:,} {what}")
     write_json(out / "parts.json", {"made_of": made_of, "parts": written})
@@ -410,5 +410,7 @@ def format_report(definition: Task, split: str, manifest: Mapping[str, Any]) -> 
     ]
     notes = [*definition.notes, *([definition.not_comparable] if definition.not_comparable else [])]
     lines += [f"{definition.name}: {note}" for note in notes]
-    own = [(w, c) for w, c in manifest["warnings"].items() if w.startswith(("dictionary", split))]
-    return lines + [f"{definition.name}: {count:,} {what}" for what, count in own]
+    warning_counts = [
+        (w, c) for w, c in manifest["warnings"].items() if w.startswith(("dictionary", split))
+    ]
+    return lines + [f"{definition.name}: {count:,} {what}" for what, count in warning_counts]

@@ -56,7 +56,7 @@ def _texts(data: Path, files: Mapping[str, str]) -> dict[str, str]:
 def biosyn_parts(
     archive: str, folder: str, test: str | None, files: Mapping[str, str]
 ) -> PartReader:
-    def parts(data: Path, graph: Dictionary | None, found: Counter[str]) -> list[Part]:
+    def parts(data: Path, graph: Dictionary | None, counts: Counter[str]) -> list[Part]:
         place, texts = find_unpacked(data, archive, folder), _texts(data, files)
         places = {"train": place, "dev": place}
         if test is None:
@@ -64,7 +64,7 @@ def biosyn_parts(
         elif (data / test).exists() or (data / folder / "processed_test").is_dir():
             places["test"] = data / test if (data / test).exists() else data / folder
         splits = {
-            s: read.biosyn_mentions(p, f"processed_{s}", texts, found) for s, p in places.items()
+            s: read.biosyn_mentions(p, f"processed_{s}", texts, counts) for s, p in places.items()
         }
         # train's own dictionary, which the others extend by train's mentions, is what models find
         # training candidates in
@@ -73,11 +73,11 @@ def biosyn_parts(
             for s in ("train", "dev", "test")
             if s in splits and (s != "train" or TRAIN_DICTIONARY in read.contents(place))
         ]
-        own: dict[str, Dictionary] = {
-            s: graph or read.biosyn_dictionary(place, f"{s}_dictionary.txt", found) for s in scored
+        dictionaries: dict[str, Dictionary] = {
+            s: graph or read.biosyn_dictionary(place, f"{s}_dictionary.txt", counts) for s in scored
         }
         named = {m.document for mentions in splits.values() for m in mentions}
-        return [Part(splits, own, {i: t for i, t in texts.items() if i in named})]
+        return [Part(splits, dictionaries, {i: t for i, t in texts.items() if i in named})]
 
     return parts
 
@@ -85,24 +85,34 @@ def biosyn_parts(
 def pubtator_parts(
     files: Mapping[str, str], types: tuple[str, ...], dictionary: str | None
 ) -> PartReader:
-    def parts(data: Path, graph: Dictionary | None, found: Counter[str]) -> list[Part]:
+    def parts(data: Path, graph: Dictionary | None, counts: Counter[str]) -> list[Part]:
         splits: dict[str, list[Mention]] = {}
         texts: dict[str, str] = {}
         annotated: dict[str, Spans] = {}
         for split, name in files.items():
             if (data / name).is_file():
-                made = read.pubtator_mentions(data / name, types, found)
-                splits[split] = made.mentions
-                texts |= made.documents
+                annotations = read.pubtator_mentions(data / name, types, counts)
+                splits[split] = annotations.mentions
+                texts |= annotations.documents
                 annotated[split] = {
-                    one: made.without_concept.get(one, []) for one in made.documents
+                    document: annotations.without_concept.get(document, [])
+                    for document in annotations.documents
                 }
         assert graph is not None or dictionary is not None
-        own = graph
-        if own is None and dictionary is not None:
-            own = (read.medic if "medic" in dictionary else read.mesh)(data / dictionary, found)
-        assert own is not None
-        return [Part(splits, {s: own for s in ("dev", "test") if s in splits}, texts, annotated)]
+        fold_dictionary = graph
+        if fold_dictionary is None and dictionary is not None:
+            fold_dictionary = (read.medic if "medic" in dictionary else read.mesh)(
+                data / dictionary, counts
+            )
+        assert fold_dictionary is not None
+        return [
+            Part(
+                splits,
+                {s: fold_dictionary for s in ("dev", "test") if s in splits},
+                texts,
+                annotated,
+            )
+        ]
 
     return parts
 
@@ -111,20 +121,20 @@ COMETA_FILES = {s: f"cometa/stratified_general/{s}.csv" for s in ("train", "dev"
 
 
 def cometa_parts(closed: bool) -> PartReader:
-    def parts(data: Path, graph: Dictionary | None, found: Counter[str]) -> list[Part]:
+    def parts(data: Path, graph: Dictionary | None, counts: Counter[str]) -> list[Part]:
         texts: dict[str, str] = {}
         splits: dict[str, list[Mention]] = {}
-        own = graph
+        fold_dictionary = graph
         for split, file in COMETA_FILES.items():
             if not (data / file).is_file():
                 continue
-            rows = read.cometa(data / file, texts, found)
+            rows = read.cometa(data / file, texts, counts)
             splits[split] = [row.mention for row in rows]
             if closed and split == "train":
                 labels = [(row.mention.gold[0][0], row.label) for row in rows]
-                own = read.terms_dictionary(labels, file)
-        assert own is not None
-        return [Part(splits, {s: own for s in ("dev", "test") if s in splits}, texts)]
+                fold_dictionary = read.terms_dictionary(labels, file)
+        assert fold_dictionary is not None
+        return [Part(splits, {s: fold_dictionary for s in ("dev", "test") if s in splits}, texts)]
 
     return parts
 
@@ -142,46 +152,48 @@ def _fold_file(folder: str, stem: str, fold: int, split: str) -> str:
 
 
 def fold_parts(folder: str, stem: str) -> PartReader:
-    def parts(data: Path, graph: Dictionary | None, found: Counter[str]) -> list[Part]:
+    def parts(data: Path, graph: Dictionary | None, counts: Counter[str]) -> list[Part]:
         folds: list[dict[str, list[Mention]]] = []
         pairs: list[tuple[str, str]] = []
         for number in FOLDS:
             folds.append({})
             for split in FOLD_SPLITS:
-                rows = read.phrases(data / _fold_file(folder, stem, number, split), found)
+                rows = read.phrases(data / _fold_file(folder, stem, number, split), counts)
                 folds[-1][split] = [row.mention for row in rows]
                 pairs += [(row.mention.gold[0][0], row.term) for row in rows]
-        own = graph or read.terms_dictionary(pairs, f"{folder}/{stem}")
-        return [Part(splits, {"dev": own, "test": own}, {}) for splits in folds]
+        fold_dictionary = graph or read.terms_dictionary(pairs, f"{folder}/{stem}")
+        return [
+            Part(splits, {"dev": fold_dictionary, "test": fold_dictionary}, {}) for splits in folds
+        ]
 
     return parts
 
 
-def hpo_parts(data: Path, graph: Dictionary | None, found: Counter[str]) -> list[Part]:
+def hpo_parts(data: Path, graph: Dictionary | None, counts: Counter[str]) -> list[Part]:
     from datamodules.linking.layperson import hpo_layperson
 
-    dictionary, splits = hpo_layperson(data, found)
-    own = graph or dictionary
-    return [Part(splits, {"dev": own, "test": own}, {})]
+    dictionary, splits = hpo_layperson(data, counts)
+    fold_dictionary = graph or dictionary
+    return [Part(splits, {"dev": fold_dictionary, "test": fold_dictionary}, {})]
 
 
 HPO_ZH = "hp-zh.babelon.tsv.gz"
 
 
 def translated_parts(with_others: bool) -> PartReader:
-    def parts(data: Path, graph: Dictionary | None, found: Counter[str]) -> list[Part]:
+    def parts(data: Path, graph: Dictionary | None, counts: Counter[str]) -> list[Part]:
         from datamodules.linking.layperson import hpo_translated
 
-        dictionary, splits = hpo_translated(data / HPO_ZH, None, with_others, found)
-        own = graph or dictionary
-        return [Part(splits, {"dev": own, "test": own}, {})]
+        dictionary, splits = hpo_translated(data / HPO_ZH, None, with_others, counts)
+        fold_dictionary = graph or dictionary
+        return [Part(splits, {"dev": fold_dictionary, "test": fold_dictionary}, {})]
 
     return parts
 
 
 def diagnosis_parts(official: bool) -> PartReader:
-    def parts(data: Path, graph: Dictionary | None, found: Counter[str]) -> list[Part]:
-        icd, splits = diagnoses.chip_cdn(data, official, found)
+    def parts(data: Path, graph: Dictionary | None, counts: Counter[str]) -> list[Part]:
+        icd, splits = diagnoses.chip_cdn(data, official, counts)
         icd = graph or icd
         named = diagnoses.named_by_train(icd, splits["train"])
         return [Part(splits, {"train": icd, "dev": named, "test": named}, {})]
@@ -202,17 +214,17 @@ def _test_alone(
 
 
 def xl_bel_parts(file: str) -> PartReader:
-    def parts(data: Path, graph: Dictionary | None, found: Counter[str]) -> list[Part]:
+    def parts(data: Path, graph: Dictionary | None, counts: Counter[str]) -> list[Part]:
         texts: dict[str, str] = {}
-        mentions = multilingual.read_xl_bel(data / file, texts, found)
+        mentions = multilingual.read_xl_bel(data / file, texts, counts)
         return _test_alone(mentions, texts, graph, None)
 
     return parts
 
 
 def mantra_parts(files: tuple[str, ...]) -> PartReader:
-    def parts(data: Path, graph: Dictionary | None, found: Counter[str]) -> list[Part]:
-        mentions, texts, places = multilingual.read_mantra_files(data, files, found)
+    def parts(data: Path, graph: Dictionary | None, counts: Counter[str]) -> list[Part]:
+        mentions, texts, places = multilingual.read_mantra_files(data, files, counts)
         return _test_alone(mentions, texts, graph, places)
 
     return parts

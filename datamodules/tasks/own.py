@@ -103,7 +103,9 @@ def warn_of_changes(name: str) -> None:
     it was read. Nothing for another task."""
     inputs = read_manifest(own_folder(name)).get("inputs", {}) if own_task(name) else {}
     changed = [
-        file for file, known in inputs.items() if Path(file).is_file() and sha256(file) != known
+        file
+        for file, checksum in inputs.items()
+        if Path(file).is_file() and sha256(file) != checksum
     ]
     if changed:
         LOG.warning(
@@ -112,7 +114,7 @@ def warn_of_changes(name: str) -> None:
         )
 
 
-def _no_files(paths: Sequence[Path], split: str, found: Counter[str]) -> list[Any]:
+def _no_files(paths: Sequence[Path], split: str, counts: Counter[str]) -> list[Any]:
     raise InputError(f"{split}: one's own task has no files to read again; it is in runs/data/own")
 
 
@@ -207,7 +209,7 @@ def check_new_name(name: str, reserved: Sequence[str]) -> None:
     """Raise InputError for a name that is none, or another task's."""
     if re.fullmatch(r"[A-Za-z][\w.-]*", name) is None:
         raise InputError(f"--name {name}: expected letters, digits, _, - and .")
-    taken = {one.casefold(): one for one in reserved}
+    taken = {reserved_name.casefold(): reserved_name for reserved_name in reserved}
     if name.casefold() in taken:
         raise InputError(
             f"--name {name}: {taken[name.casefold()]} is a published task's name; scores of other"
@@ -218,14 +220,14 @@ def check_new_name(name: str, reserved: Sequence[str]) -> None:
 def report_task(manifest: dict[str, Any]) -> None:
     """Say what a task holds, what was left out, and what of it no encoder can get right."""
     name, negative = manifest["name"], manifest["negative"]
-    sizes = ", ".join(f"{split} {own['examples']:,}" for split, own in manifest["splits"].items())
+    sizes = ", ".join(f"{split} {part['examples']:,}" for split, part in manifest["splits"].items())
     labels = ", ".join(manifest["labels"])
     LOG.info(
         f"{name}: {manifest['kind']}, {manifest['language']}; {sizes} examples; labels {labels}"
     )
     if negative is not None:
         LOG.info(f"{name}: {negative} is the class that micro F1 leaves out")
-        others = [one for one in manifest["labels"] if one.casefold() in NEGATIVES]
+        others = [label for label in manifest["labels"] if label.casefold() in NEGATIVES]
         if len(others) > 1:
             LOG.warning(
                 f"{name}: {' and '.join(others)} are both labels of no relation; the others than"
@@ -266,33 +268,33 @@ def split_files(data: Path) -> dict[str, list[Path]]:
     if data.is_file():
         return {"train": [data.resolve()]}
     left_out = Counter[str]()
-    every = [path.resolve() for path in files_in([data], left_out)]
-    found: dict[str, list[Path]] = {}
+    paths = [path.resolve() for path in files_in([data], left_out)]
+    files_by_split: dict[str, list[Path]] = {}
     unnamed: list[Path] = []
-    for path in every:
+    for path in paths:
         part = part_of_name(path.relative_to(data.resolve()).parts[0])
-        (unnamed if part is None else found.setdefault(part, [])).append(path)
-    if "train" in found and unnamed:
+        (unnamed if part is None else files_by_split.setdefault(part, [])).append(path)
+    if "train" in files_by_split and unnamed:
         raise InputError(
             f"{unnamed[0]}: its name says none of train, dev and test, and that of"
-            f" {found['train'][0].name} does. Rename the files, or take"
+            f" {files_by_split['train'][0].name} does. Rename the files, or take"
             f" {'this one' if len(unnamed) == 1 else f'these {len(unnamed):,}'} away."
         )
-    if "train" in found:
-        return found
-    if found and not unnamed:
+    if "train" in files_by_split:
+        return files_by_split
+    if files_by_split and not unnamed:
         raise InputError(
-            f"{data}: files of {' and '.join(sorted(found))}, none of train ({every[0].name}). Name"
-            " one train, or give a folder without these words."
+            f"{data}: files of {' and '.join(sorted(files_by_split))}, none of train"
+            f" ({paths[0].name}). Name one train, or give a folder without these words."
         )
-    return {"train": every}
+    return {"train": paths}
 
 
 def part_of_name(name: str) -> str | None:
     """The part that a file or folder is by its name: the only one whose words it has."""
     cut = re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name)  # NCBITestSet
     words = set(re.split(r"[^a-z]+", cut.lower()))
-    parts = [split for split, own in SPLIT_NAMES.items() if own & words]
+    parts = [split for split, split_names in SPLIT_NAMES.items() if split_names & words]
     return parts[0] if len(parts) == 1 else None
 
 
@@ -308,15 +310,15 @@ def read_examples(
         return [example for path in files for example in read_lines(path, kind)]
     roots = [data] if data.is_dir() else []
     check_annotated(files, format)
-    found: dict[str, Document] = {}
+    documents: dict[str, Document] = {}
     for document in annotated_documents(files, format, left_out, roots):
-        if document.id in found:
+        if document.id in documents:
             raise InputError(
                 f"{document.where}: a second document has the id {document.id!r}; the first is"
-                f" {found[document.id].where}. Give each one of its own."
+                f" {documents[document.id].where}. Give each one of its own."
             )
-        found[document.id] = document
-    return [tag(document) for document in found.values()]
+        documents[document.id] = document
+    return [tag(document) for document in documents.values()]
 
 
 def kind_of_files(files: Sequence[Path], data: Path) -> str | None:
@@ -347,7 +349,7 @@ def kind_of_lines(path: Path) -> str | None:
 
 def expected_lines() -> str:
     """What JSON lines of each kind have, in words."""
-    return "; or ".join(f"{kind} lines with {', '.join(own)}" for kind, own in LINES.items())
+    return "; or ".join(f"{kind} lines with {', '.join(keys)}" for kind, keys in LINES.items())
 
 
 def read_lines(path: Path, kind: str) -> list[Pair] | list[Relation]:
@@ -357,15 +359,15 @@ def read_lines(path: Path, kind: str) -> list[Pair] | list[Relation]:
     that is not in its text, and for an answer neither right nor wrong.
     """
     read = read_relation if kind == "relation" else read_pair
-    found: list[Any] = []
+    examples: list[Any] = []
     for where, record in json_lines(path):
         if missing := [field for field in LINES[kind] if record.get(field) is None]:
             raise InputError(
                 f"{where}: {', '.join(missing)} missing; expected {', '.join(LINES[kind])}"
             )
         name = str(record.get("id", f"{path.stem}:{where.rpartition(':')[2]}"))
-        found.append(read(where, record, name, kind))
-    return found
+        examples.append(read(where, record, name, kind))
+    return examples
 
 
 def read_pair(where: str, record: dict[str, Any], name: str, kind: str) -> Pair:
@@ -414,8 +416,8 @@ def label_of(where: str, record: dict[str, Any]) -> str:
 
 def negative_label(examples: Sequence[Relation]) -> str | None:
     """The label that stands for no relation; None where none of :data:`NEGATIVES` is a label."""
-    found = {example.label.casefold(): example.label for example in examples}
-    return next((found[name] for name in NEGATIVES if name in found), None)
+    labels = {example.label.casefold(): example.label for example in examples}
+    return next((labels[name] for name in NEGATIVES if name in labels), None)
 
 
 def tag(document: Document) -> Tagged:
@@ -428,7 +430,7 @@ def tag(document: Document) -> Tagged:
 def cut_sentences(example: Tagged, language: str) -> list[Tagged]:
     """The sentences of a document, as a tagger reads new text; no entity is cut."""
     places = [entity[:2] for entity in example.entities]
-    found = []
+    pieces = []
     for number, (first, last) in enumerate(sentences(example.text, language, places)):
         text = example.text[first:last]
         if not text.strip():
@@ -438,8 +440,8 @@ def cut_sentences(example: Tagged, language: str) -> list[Tagged]:
             for start, end, kind in example.entities
             if first <= start and end <= last
         ]
-        found.append(Tagged(f"{example.id}/{number}", example.document, text, inside))
-    return found
+        pieces.append(Tagged(f"{example.id}/{number}", example.document, text, inside))
+    return pieces
 
 
 def cut_all(examples: Sequence[Tagged], language: str) -> list[Tagged]:

@@ -42,13 +42,13 @@ def all_tasks() -> dict[str, Definition]:
 def find_task(name: str) -> Definition:
     """The task of a name or an alias (cNNER, CHIP-RE). Raises InputError with the list for any
     other."""
-    known = all_tasks()
-    for definition in known.values():
+    tasks = all_tasks()
+    for definition in tasks.values():
         if name in (definition.name, *definition.aliases):
             return definition
-    if own := own_task(name):
-        return own
-    raise InputError(f"no task {name!r}; {list_known(name, [*known, *own_names()])}")
+    if own_definition := own_task(name):
+        return own_definition
+    raise InputError(f"no task {name!r}; {list_known(name, [*tasks, *own_names()])}")
 
 
 def inputs(definition: Definition, data: Path) -> dict[str, list[Path]]:
@@ -86,15 +86,15 @@ def read_splits(
     odd: dict[str, dict[str, int]] = {}
     notes: list[str] = []
     for split, paths in inputs(definition, data).items():
-        found: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         try:
-            splits[split] = definition.read(paths, split, found)
+            splits[split] = definition.read(paths, split, counts)
         except NoLabels:
             if split == "train":
                 raise
             notes.append(f"{split}: {paths[0].name} has no gold labels, so it is not scored")
             continue
-        odd[split] = {what: count for what, count in sorted(found.items()) if count}
+        odd[split] = {what: count for what, count in sorted(counts.items()) if count}
     if definition.derived is not None:
         splits = definition.derived(splits, **derivation_settings(definition.name))
     return {s: splits[s] for s in SPLITS if s in splits}, odd, notes
@@ -178,18 +178,22 @@ def task_folder(definition: Definition, files: Files) -> Path:
             fetch_dataset(definition.dataset, place(), files.mirror),
             folders / name,
         )
-    own = files.data.resolve()
-    if not own.is_dir():
+    data_folder = files.data.resolve()
+    if not data_folder.is_dir():
         raise InputError(
             f"DATA={files.data}: no such folder; expected the files of {definition.name}, or a task"
             " folder"
         )
-    if not has_manifest(own):
-        return prepare_task(definition.name, own, folders / f"{name}-{digest(str(own))[:8]}")
-    kind = load_task(own).kind
+    if not has_manifest(data_folder):
+        return prepare_task(
+            definition.name, data_folder, folders / f"{name}-{digest(str(data_folder))[:8]}"
+        )
+    kind = load_task(data_folder).kind
     if kind != definition.kind:
-        raise InputError(f"DATA={own}: a {kind} task; {definition.name} is {definition.kind}")
-    return own
+        raise InputError(
+            f"DATA={data_folder}: a {kind} task; {definition.name} is {definition.kind}"
+        )
+    return data_folder
 
 
 def split_examples(name: str, split: str, files: Files) -> list[Any]:

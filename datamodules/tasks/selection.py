@@ -37,9 +37,9 @@ def divide(examples: Sequence[Any], where: Any) -> tuple[list[Any], list[Any]]:
             f"{where}: no dev split, and train is one document, so none can be held out"
             " to select on"
         )
-    held = set(documents[: max(1, len(documents) // 10)])
-    return [e for e in examples if e.document not in held], [
-        e for e in examples if e.document in held
+    held_out = set(documents[: max(1, len(documents) // 10)])
+    return [e for e in examples if e.document not in held_out], [
+        e for e in examples if e.document in held_out
     ]
 
 
@@ -52,8 +52,8 @@ def keep_share(examples: Sequence[Any], share: float, seed: int) -> list[Any]:
     if not 0 < share <= 1:
         raise InputError(f"share {share:g}: expected more than 0 and at most 1")
     documents = sorted({e.document for e in examples}, key=lambda d: document_hash(d, seed + 1))
-    kept = set(documents[: max(1, round(share * len(documents)))])
-    return [e for e in examples if e.document in kept]
+    chosen = set(documents[: max(1, round(share * len(documents)))])
+    return [e for e in examples if e.document in chosen]
 
 
 def select_examples(task: Task, share: float = 1.0, seed: int = 0) -> Selection:

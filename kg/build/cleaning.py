@@ -81,8 +81,8 @@ def clean(text: str) -> tuple[str, Counter[str]]:
     counts: Counter[str] = Counter()
 
     def without(pattern: re.Pattern[str], by: str, what: str, text: str) -> str:
-        text, found = pattern.subn(by, text)
-        counts[what] += found
+        text, count = pattern.subn(by, text)
+        counts[what] += count
         return text
 
     text = text.replace("\r\n", "\n").replace("\r", "\n")
@@ -92,7 +92,7 @@ def clean(text: str) -> tuple[str, Counter[str]]:
         text = without(_TAG, "", "tags", text)
     if "&" in text:
         counts["entities"] += len(_ENTITY.findall(text))
-        text = _ENTITY.sub(lambda found: html.unescape(found.group()), text)
+        text = _ENTITY.sub(lambda match: html.unescape(match.group()), text)
     text = without(_URL, " ", "URLs", text)
     text = without(_MAIL, " ", "e-mail addresses", text)
     text = without(_CONTROL, "", "control characters", text)
@@ -111,7 +111,7 @@ def _pieces(text: str, longest: int) -> Iterator[str]:
     characters."""
     for sentence in _SENTENCE.findall(text):
         while len(sentence) > longest:
-            marks = [found.end() for found in _CLAUSE.finditer(sentence, 0, longest)]
+            marks = [clause.end() for clause in _CLAUSE.finditer(sentence, 0, longest)]
             at = marks[-1] if marks else longest
             yield sentence[:at]
             sentence = sentence[at:]
@@ -127,14 +127,14 @@ def parts(text: str, longest: int) -> list[str]:
     if len(text) <= longest:
         return [text]
     enough = -(-len(text) // -(-len(text) // longest))  # characters of a part if all were alike
-    found, part = [], ""
+    pieces, part = [], ""
     for piece in _pieces(text, longest):
         if part and (len(part) >= enough or len(part) + len(piece) > longest):
-            found.append(part)
+            pieces.append(part)
             part = ""
         part += piece
-    found.append(part)
-    stripped = (part.strip() for part in found)
+    pieces.append(part)
+    stripped = (part.strip() for part in pieces)
     return [part for part in stripped if part]
 
 
@@ -163,14 +163,14 @@ class SegmentRules:
 
 
 def segments(
-    given: Iterable[tuple[str, str]], counts: Counter[str], rules: SegmentRules
+    sentences: Iterable[tuple[str, str]], counts: Counter[str], rules: SegmentRules
 ) -> Iterator[tuple[str, str]]:
     """(id, segment) of the documents (id, text) by the rules of this module but the last; `counts`
     counts what was done."""
-    for name, raw in given:
+    for name, raw in sentences:
         counts["documents"] += 1
-        text, found = clean(raw)
-        counts.update(found)
+        text, problems = clean(raw)
+        counts.update(problems)
         cut = parts(text, rules.longest)
         counts["documents cut"] += len(cut) > 1
         for number, part in enumerate(cut):
@@ -336,8 +336,8 @@ def clean_files(
         todo: list[Part] = plan.save(place)
         write: Callable[..., Any] = partial(_write_part, rules=rules)
         each = folder.map(write, todo, lambda: reading, workers=work.processes, engine=work.engine)
-        for own in each:
-            counts.update(own)
+        for part in each:
+            counts.update(part)
         _join_parts(folder, todo, out, counts, twice)
     shutil.rmtree(place)
     _check_segments(input, counts)

@@ -62,16 +62,16 @@ def add_names(
         "inputs": [fingerprint(graph), sha256(names)],
     }
     if not GRAPH.is_kept(out, recipe, fresh):
-        found, counts = KnowledgeGraph.load(graph), Counter[str]()
+        loaded, counts = KnowledgeGraph.load(graph), Counter[str]()
         form = Form(delimiter=parse_delimiter(delimiter))
-        rows = _read_new_names(found, names, form, (language, separator), counts)
+        rows = _read_new_names(loaded, names, form, (language, separator), counts)
         if not rows:
             raise InputError(
                 f"{names}: no name that is new to the graph in the rows below its heading, which"
                 " needs the columns id and name"
             )
         facts = recipe | {"added": len(rows), "left_out": dict(counts)}
-        found.with_rows({"names": rows}, facts).save(out)
+        loaded.with_rows({"names": rows}, facts).save(out)
     return _report(out, "added")
 
 
@@ -85,7 +85,7 @@ def _read_new_names(
     language of names that say none, and what parts the names of a field. Raises InputError for rows
     that are wrong."""
     language, separator = usual
-    ids, known = Ids.from_graph(graph), _names_by_entity(graph)
+    ids, names_by_entity = Ids.from_graph(graph), _names_by_entity(graph)
     rows: list[tuple[str, ...]] = []
     problems = Problems()
     unread: dict[str, None] = {}
@@ -98,14 +98,14 @@ def _read_new_names(
                 f" {', '.join(row)}. The first line of a table is its heading."
             )
         entity = ids.entity(values.get("id", ""))
-        given = values.get("kind", "")
-        kind, spoken = parse_kind(given), parse_language(values.get("language", "") or language)
+        kind_text = values.get("kind", "")
+        kind, spoken = parse_kind(kind_text), parse_language(values.get("language", "") or language)
         added = split_names(values.get("name", ""), separator)
         if entity is None or not added:
             wanted = "a name" if entity is not None else "an id of the graph"
             problems.add(f"{where}: expected {wanted} under id and name, got {excerpt(row)}")
         elif kind is None:
-            problems.add(f"{where}: no kind of name {given!r}; {list_known(given, KINDS)}")
+            problems.add(f"{where}: no kind of name {kind_text!r}; {list_known(kind_text, KINDS)}")
         elif spoken is None:
             problems.add(
                 f"{where}: language {values['language']!r}; expected a code, such as en"
@@ -114,12 +114,12 @@ def _read_new_names(
             )
         else:
             for name in added:
-                if name in known[entity]:
+                if name in names_by_entity[entity]:
                     counts[KNOWN] += 1
                 elif name in NO_NAMES:
                     counts[f"fields of name that say there is no name ({name})"] += 1
                 else:
-                    known[entity].add(name)
+                    names_by_entity[entity].add(name)
                     rows.append((entity, name, kind, spoken, OWN))
     problems.check()
     warn_of_bars(name for _, name, *_ in rows)
@@ -129,10 +129,10 @@ def _read_new_names(
 
 
 def _names_by_entity(graph: KnowledgeGraph) -> dict[str, set[str]]:
-    known: dict[str, set[str]] = {one: set() for one in graph.ids.to_pylist()}
-    for one, name in graph.rows("names", "id", "name"):
-        known[one].add(name)
-    return known
+    names: dict[str, set[str]] = {entity_id: set() for entity_id in graph.ids.to_pylist()}
+    for entity_id, name in graph.rows("names", "id", "name"):
+        names[entity_id].add(name)
+    return names
 
 
 def stop_names(graph: Path, words: Path, out: Path, fresh: bool = False) -> str:
@@ -157,17 +157,17 @@ def stop_names(graph: Path, words: Path, out: Path, fresh: bool = False) -> str:
         "inputs": [fingerprint(graph), sha256(words)],
     }
     if not GRAPH.is_kept(out, recipe, fresh):
-        found = KnowledgeGraph.load(graph)
+        loaded = KnowledgeGraph.load(graph)
         wanted = {search_key(line): line.strip() for _, line in lines(words) if line.strip()}
-        keys = [search_key(name) for name in found.names["name"].to_pylist()]
+        keys = [search_key(name) for name in loaded.names["name"].to_pylist()]
         stopped = [key in wanted for key in keys]
         if not any(stopped):
             raise InputError(f"{words}: none of its {len(wanted):,} lines is a name of the graph")
         unknown = len(wanted.keys() - set(keys))
-        manifest = found.manifest | recipe
+        manifest = loaded.manifest | recipe
         manifest |= {"stopped": sum(stopped), "left_out": {NO_NAME: unknown}}
-        kept = found.names.filter(pc.invert(pa.array(stopped)))
-        replace(found, names=kept, manifest=manifest).save(out)
+        remaining = loaded.names.filter(pc.invert(pa.array(stopped)))
+        replace(loaded, names=remaining, manifest=manifest).save(out)
     return _report(out, "stopped")
 
 

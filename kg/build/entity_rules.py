@@ -84,10 +84,10 @@ def vote_types(
 ) -> dict[str, str]:
     """entity without a type -> what most of its triples' relations say, for those of whom something
     is said."""
-    said = signatures(triples, types, share)
+    kinds_of = signatures(triples, types, share)
     votes: dict[str, Counter[str]] = defaultdict(Counter)
     for head, relation, tail in triples:
-        for entity, kind in zip((head, tail), said[relation], strict=True):
+        for entity, kind in zip((head, tail), kinds_of[relation], strict=True):
             if kind and not types[entity]:
                 votes[entity][kind] += 1
     return count_votes(votes)
@@ -102,16 +102,18 @@ def count_votes(votes: dict[str, Counter[str]]) -> dict[str, str]:
 def types_by_name(graph: KnowledgeGraph) -> dict[str, str]:
     """Name -> type, by the entities' own names, then by other names that one entity has; "value" is
     no type."""
-    own: dict[str, set[str]] = defaultdict(set)
+    own_types: dict[str, set[str]] = defaultdict(set)
     for name, kind in graph.rows("entities", "name", "type"):
-        own[name].add(kind)
+        own_types[name].add(kind)
     kinds = dict(graph.rows("entities", "id", "type"))
     others: dict[str, set[str]] = defaultdict(set)
     for entity, name in graph.rows("names", "id", "name"):
         others[name].add(entity)
-    found = {name: kinds[next(iter(ids))] for name, ids in others.items() if len(ids) == 1}
-    found |= {name: next(iter(said)) if len(said) == 1 else "" for name, said in own.items()}
-    return {name: kind for name, kind in found.items() if kind not in ("", VALUE, UNKNOWN)}
+    type_of = {name: kinds[next(iter(ids))] for name, ids in others.items() if len(ids) == 1}
+    type_of |= {
+        name: next(iter(votes)) if len(votes) == 1 else "" for name, votes in own_types.items()
+    }
+    return {name: kind for name, kind in type_of.items() if kind not in ("", VALUE, UNKNOWN)}
 
 
 def loose_tails(triples: Sequence[Triple], types: dict[str, str]) -> set[str]:

@@ -33,9 +33,9 @@ def format_info(info: dict[str, Any], most: int = 20) -> str:
         if not isinstance(value, dict):
             lines.append(f"{key:<20}{value:,}" if isinstance(value, int) else f"{key:<20}{value}")
             continue
-        shown = list(value.items())
-        lines += [f"{key}:", *(f"  {count:>12,}  {name}" for name, count in shown[:most])]
-        lines += [f"  {'':>12}  and {len(shown) - most:,} more"] if len(shown) > most else []
+        entries = list(value.items())
+        lines += [f"{key}:", *(f"  {count:>12,}  {name}" for name, count in entries[:most])]
+        lines += [f"  {'':>12}  and {len(entries) - most:,} more"] if len(entries) > most else []
     return "\n".join(lines)
 
 

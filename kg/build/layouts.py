@@ -71,7 +71,7 @@ PRESET = {"about", "source", "licence", "missing", "repeated", "advice", "relati
 
 
 def _are_texts(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(one, str) for one in value)
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
 def _is_text(value: object) -> bool:
@@ -168,15 +168,15 @@ def fill_template(template: Template, row: Mapping[str, Any]) -> list[str]:
     """The texts of the first alternative that has one. A column alone may have several."""
     for pieces in template:
         if len(pieces) == 3 and not pieces[0] and not pieces[2]:
-            found = values_of(row, pieces[1])
+            values = values_of(row, pieces[1])
         else:
             parts = [
                 (values_of(row, piece)[:1] or [""])[0] if place % 2 else piece
                 for place, piece in enumerate(pieces)
             ]
-            found = ["".join(parts)] if all(parts[1::2]) and any(parts) else []
-        if found:
-            return found
+            values = ["".join(parts)] if all(parts[1::2]) and any(parts) else []
+        if values:
+            return values
     return []
 
 
@@ -253,7 +253,9 @@ class Layout:
 
     def _sources(self, column: str) -> set[str]:
         """The column of the file that a column, or a group of `match`, comes from."""
-        from_match = {own for own, pattern in self.match.items() if column in pattern.groupindex}
+        from_match = {
+            field for field, pattern in self.match.items() if column in pattern.groupindex
+        }
         return from_match or {column}
 
     def used_columns(self) -> set[str]:
@@ -275,19 +277,19 @@ class Layout:
     def prepare(self, row: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         """The rows that the parts are read from: renamed, without nulls, one for `each` object, and
         with the groups of `match`."""
-        for own in self._expand(row):
+        for part in self._expand(row):
             if self.rename:
-                own = {self.rename_column(column): value for column, value in own.items()}
+                part = {self.rename_column(column): value for column, value in part.items()}
             if self.null:
-                own = {k: "" if _is_among(v, self.null) else v for k, v in own.items()}
-            if not passes(own, self.where, self.unless):
+                part = {k: "" if _is_among(v, self.null) else v for k, v in part.items()}
+            if not passes(part, self.where, self.unless):
                 continue
             for column, pattern in self.match.items():
-                text = next(iter(values_of(own, column)), "")
+                text = next(iter(values_of(part, column)), "")
                 match = pattern.fullmatch(text)
                 groups = match.groupdict() if match else dict.fromkeys(pattern.groupindex, "")
-                own |= {name: value or "" for name, value in groups.items()}
-            yield own
+                part |= {name: value or "" for name, value in groups.items()}
+            yield part
 
     def _expand(self, row: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         if not self.each:
@@ -379,12 +381,12 @@ def load_preset(name: str, language: str = "en") -> Preset:
     return Preset(path.stem, plain.pop("about", path.name), tuple(layouts), **plain)
 
 
-def _check_keys(value: object, known: set[str], where: str) -> None:
+def _check_keys(value: object, allowed: set[str], where: str) -> None:
     if not isinstance(value, dict):
         raise InputError(f"{where}: expected keys and values, got {type(value).__name__}")
     for key in value:
-        if key not in known:
-            choices = list_known(str(key), known)
+        if key not in allowed:
+            choices = list_known(str(key), allowed)
             raise InputError(f"{where}: no key {key!r}; {choices}")
 
 
@@ -401,8 +403,8 @@ def _layout(table: dict[str, Any], where: str) -> Layout:
     parts = []
     for part in REQUIRED:
         several = table.get(part, [])
-        for own in several if isinstance(several, list) else [several]:
-            parts.append(_part(part, own, f"{where}: {part}"))
+        for entry in several if isinstance(several, list) else [several]:
+            parts.append(_part(part, entry, f"{where}: {part}"))
     if not parts:
         raise InputError(f"{where}: expected one of {', '.join(REQUIRED)}")
     return Layout(
@@ -418,25 +420,25 @@ def _layout(table: dict[str, Any], where: str) -> Layout:
     )
 
 
-def _part(part: str, own: dict[str, Any], where: str) -> Part:
+def _part(part: str, rule: dict[str, Any], where: str) -> Part:
     columns = (*REQUIRED[part], *OPTIONAL[part])
-    _check_keys(own, {*columns, "separator", "where", "unless"}, where)
+    _check_keys(rule, {*columns, "separator", "where", "unless"}, where)
     for name in REQUIRED[part]:
-        if name not in own and not (name == "id" and part in INHERITING):
+        if name not in rule and not (name == "id" and part in INHERITING):
             raise InputError(f"{where}: expected the key {name}")
-    kind = str(own.get("kind", ""))
+    kind = str(rule.get("kind", ""))
     if part == "names" and "{" not in kind and kind and kind not in KINDS:
         raise InputError(f"{where}: no kind of name {kind!r}; {list_known(kind, KINDS)}")
-    fields = {name: parse_template(own[name], where) for name in columns if name in own}
-    rules = (parse_rule(own.get(key, {}), where) for key in ("where", "unless"))
-    return Part(part, fields, str(own.get("separator", "")), *rules)
+    fields = {name: parse_template(rule[name], where) for name in columns if name in rule}
+    rules = (parse_rule(rule.get(key, {}), where) for key in ("where", "unless"))
+    return Part(part, fields, str(rule.get("separator", "")), *rules)
 
 
 def parse_rule(rule: object, where: str) -> Rule:
     """{column: values} of a rule of a layout."""
     if not isinstance(rule, dict):
         raise InputError(f"{where}: expected columns and their values under where and unless")
-    found = {}
+    rules = {}
     for column, values in rule.items():
         several = values if isinstance(values, list) else [values]
         for value in several:
@@ -445,8 +447,8 @@ def parse_rule(rule: object, where: str) -> Rule:
                     f"{where}: where and unless: {column}: expected texts, got {value!r:.80}. Put"
                     ' words such as on, yes and null in quotes: "on".'
                 )
-        found[str(column)] = frozenset(map(str, several))
-    return found
+        rules[str(column)] = frozenset(map(str, several))
+    return rules
 
 
 def is_json(path: Path) -> bool:

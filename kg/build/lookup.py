@@ -63,9 +63,9 @@ class NameSearch:
     def _describe(self, row: int, exact: bool) -> dict[str, Any]:
         """{id, name, type, found, kind, exact} of the entity of a name."""
         entity = self.graph.entities.slice(int(self.owners[row]), 1).to_pylist()[0]
-        own = self.graph.names.slice(row, 1).to_pylist()[0]
+        name = self.graph.names.slice(row, 1).to_pylist()[0]
         about = {key: entity[key] for key in ("id", "name", "type")}
-        return about | {"found": own["name"], "kind": own["kind"], "exact": exact}
+        return about | {"found": name["name"], "kind": name["kind"], "exact": exact}
 
 
 def _select_rows(table: pa.Table, column: str, value: str) -> pa.Table:
@@ -75,23 +75,23 @@ def _select_rows(table: pa.Table, column: str, value: str) -> pa.Table:
 def describe_entity(graph: KnowledgeGraph, entity: str) -> dict[str, Any]:
     """What a graph says of an entity: name, type, names by kind, definition, neighbours by
     relation, equivalent ids. Raises InputError for an id that the graph lacks."""
-    one = Ids.from_graph(graph).entity(entity)
-    if one is None:
+    identifier = Ids.from_graph(graph).entity(entity)
+    if identifier is None:
         near = nearest(entity, graph.ids.to_pylist()[:50_000])
         raise InputError(f"no entity {entity!r} in this graph; {near}kepl graph find looks by name")
-    (row,) = _select_rows(graph.entities, "id", one).to_pylist()
-    names = _select_rows(graph.names, "id", one).select(["name", "kind", "language"])
-    texts = _select_rows(graph.definitions, "id", one)["text"].to_pylist()
+    (row,) = _select_rows(graph.entities, "id", identifier).to_pylist()
+    names = _select_rows(graph.names, "id", identifier).select(["name", "kind", "language"])
+    texts = _select_rows(graph.definitions, "id", identifier)["text"].to_pylist()
     titles = dict(graph.rows("entities", "id", "name"))
     neighbours: dict[str, list[str]] = defaultdict(list)
     same: list[str] = []
     for side, other, arrow in (("head", "tail", "{}"), ("tail", "head", "{} of")):
-        for triple in _select_rows(graph.triples, side, one).to_pylist():
+        for triple in _select_rows(graph.triples, side, identifier).to_pylist():
             place = triple[other]
             neighbours[arrow.format(triple["relation"])].append(f"{place} {titles[place]}")
-        same += _select_rows(graph.equivalences, side, one)[other].to_pylist()
+        same += _select_rows(graph.equivalences, side, identifier)[other].to_pylist()
     return {
-        "id": one,
+        "id": identifier,
         "name": row["name"],
         "type": row["type"],
         "names": names.to_pylist(),
@@ -126,15 +126,15 @@ def find_name(folder: Path, name: str, top: int = 20, json: bool = False) -> str
     Examples:
       kepl graph find graph "marfan"
     """
-    found, count = NameSearch(KnowledgeGraph.load(folder)).find(name, top)
+    hits, count = NameSearch(KnowledgeGraph.load(folder)).find(name, top)
     if not count:
         raise InputError(f"{folder}: no entity has a name with {name!r}")
     if json:
-        return "\n".join(jsons.dumps(row, ensure_ascii=False) for row in found)
+        return "\n".join(jsons.dumps(row, ensure_ascii=False) for row in hits)
     lines = [
         f"{row['id']}  {row['name']}  [{row['type'] or 'no type'}]"
         + ("" if row["found"] == row["name"] else f"  by {row['kind']} {row['found']!r}")
-        for row in found
+        for row in hits
     ]
     return "\n".join([*lines, *([f"… and {count - top:,} more"] if count > top else [])])
 

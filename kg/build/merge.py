@@ -65,16 +65,16 @@ def _keys(graph: KnowledgeGraph) -> tuple[dict[str, set[str]], dict[str, set[str
     """(preferred name -> ids, any name that may join -> ids), as they are compared, in the graph's
     order."""
     preferred: dict[str, set[str]] = defaultdict(set)
-    every: dict[str, set[str]] = defaultdict(set)
+    keys: dict[str, set[str]] = defaultdict(set)
     for entity, name in graph.rows("entities", "id", "name"):
         preferred[comparison_key(name)].add(entity)
-        every[comparison_key(name)].add(entity)
+        keys[comparison_key(name)].add(entity)
     for entity, name, kind in graph.rows("names", "id", "name", "kind"):
         if kind.lower() in KINDS and not _is_short_form(name):
-            every[comparison_key(name)].add(entity)
-    for names in (preferred, every):
+            keys[comparison_key(name)].add(entity)
+    for names in (preferred, keys):
         names.pop("", None)
-    return preferred, every
+    return preferred, keys
 
 
 def match_entities(
@@ -82,10 +82,10 @@ def match_entities(
 ) -> tuple[dict[str, str], dict[str, int]]:
     """(id in `other` -> the id in `first` that it is, counts of how, and of what was ambiguous)."""
     (ours, our_every), (theirs, their_every) = _keys(first), _keys(other)
-    one, another = _only(ours), _only(theirs)
-    by_name = {entity: one[name] for name, entity in another.items() if name in one}
+    our_id, another = _only(ours), _only(theirs)
+    by_name = {entity: our_id[name] for name, entity in another.items() if name in our_id}
     ambiguous_names = sum(
-        name in ours and (name not in one or name not in another) for name in theirs
+        name in ours and (name not in our_id or name not in another) for name in theirs
     )
 
     taken = set(by_name.values())
@@ -152,12 +152,12 @@ def _unite_entities(
     """({id: (name, type)} of both graphs, {id in `other`: its id in the result}); `counts` gets
     what happened."""
     entities = {entity: (name, kind) for entity, name, kind in first.rows("entities")}
-    given = {entity: (name, kind) for entity, name, kind in other.rows("entities")}
-    taken = entities.keys() | (given.keys() - same.keys())
+    theirs = {entity: (name, kind) for entity, name, kind in other.rows("entities")}
+    taken = entities.keys() | (theirs.keys() - same.keys())
     conflicts = "conflicts of type (the first is kept)"
     counts |= dict.fromkeys(("new entities", NEW_IDS, "types given", conflicts), 0)
     ids: dict[str, str] = {}
-    for entity, (name, kind) in given.items():
+    for entity, (name, kind) in theirs.items():
         if entity in same:
             ids[entity] = target = same[entity]
             name, was = entities[target]
@@ -183,11 +183,11 @@ def _unite_names(
     """The names of the first graph and those that are new; the preferred name of a joined entity is
     a synonym."""
     rows: list[Row] = list(first.rows("names"))
-    known = {row[:2] for row in rows}
+    keys = {row[:2] for row in rows}
     for entity, name, kind, *rest in other.rows("names"):
-        if (ids[entity], name) in known:
+        if (ids[entity], name) in keys:
             continue
-        known.add((ids[entity], name))
+        keys.add((ids[entity], name))
         kind = "synonym" if entity in same and kind == "preferred" else kind
         rows.append((ids[entity], name, kind, *rest))
     return rows
@@ -200,15 +200,15 @@ def _unite_rows(
     refers = [column in ("id", "head", "tail") for column in SCHEMAS[part].names]
     rows = list(first.rows(part))
     key_of: Callable[[Row], Row] = _sort_ends if part == "equivalences" else tuple
-    known = {key_of(row) for row in rows}
+    keys = {key_of(row) for row in rows}
     twice = 0
     for values in other.rows(part):
         row = tuple(ids[v] if refer else v for v, refer in zip(values, refers, strict=True))
         key = key_of(row)
-        if key in known:
+        if key in keys:
             twice += 1
         else:
-            known.add(key)
+            keys.add(key)
             rows.append(row)
     return rows, twice
 
@@ -243,9 +243,9 @@ def merge_graphs(graphs: Sequence[tuple[str, KnowledgeGraph]]) -> KnowledgeGraph
     whole = graphs[0][1]
     report: list[dict[str, Any]] = [{"graph": graphs[0][0], "given": whole.counts()}]
     for name, graph in graphs[1:]:
-        given = graph.counts()
+        sizes = graph.counts()
         whole, counts = unite_graphs(whole, graph)
-        report.append({"graph": name, "given": given, **counts})
+        report.append({"graph": name, "given": sizes, **counts})
     for key in ("source", "version", "licence"):
         facts = [str(graph.manifest.get(key, "not stated")) for _, graph in graphs]
         whole.manifest[key] = "; ".join(dict.fromkeys(facts))
@@ -282,8 +282,8 @@ def format_report(report: Sequence[dict[str, Any]]) -> str:
     """The report of a merged graph's manifest as lines."""
     lines = []
     for part in report:
-        given = ", ".join(f"{count:,} {what}" for what, count in part["given"].items())
-        lines.append(f"{part['graph']}: {given}")
+        sizes = ", ".join(f"{count:,} {what}" for what, count in part["given"].items())
+        lines.append(f"{part['graph']}: {sizes}")
         lines += [
             f"  {count:,} {what}" for what, count in part.items() if what not in ("graph", "given")
         ]

@@ -113,7 +113,7 @@ def parse_obo_json(path: Path) -> Ontology:
     left_out: Counter[str] = Counter()
     for number, graph in enumerate(graphs):
         here = f"{path}: graphs[{number}]"
-        own = _properties(_part(graph, "meta", dict, here), f"{here}.meta").get(
+        spaces = _properties(_part(graph, "meta", dict, here), f"{here}.meta").get(
             "default-namespace", ""
         )
         seen: set[str] = set()
@@ -134,7 +134,7 @@ def parse_obo_json(path: Path) -> Ontology:
                 # it.
                 if name not in terms or not terms[name].label:
                     terms[name] = _term_of(node, name, where, left_out)
-                    terms[name].namespace = terms[name].namespace or own
+                    terms[name].namespace = terms[name].namespace or spaces
             else:
                 left_out[f"nodes of type {kind}"] += 1
         for key in AXIOMS:
@@ -157,14 +157,16 @@ def parse_obo_json(path: Path) -> Ontology:
         label = "_".join(predicates.get(predicate, "").split()) or curie(predicate)
         terms.setdefault(curie(head), Term(curie(head))).edges.append((label, curie(tail)))
     meta = _part(graphs[0], "meta", dict, f"{path}: graphs[0]")
-    said = _properties(meta, f"{path}: graphs[0].meta")
+    header = _properties(meta, f"{path}: graphs[0].meta")
     version = (
-        said.get("versionInfo") or _part(meta, "version", str, str(path)) or said.get("date", "")
+        header.get("versionInfo")
+        or _part(meta, "version", str, str(path))
+        or header.get("date", "")
     )
-    return Ontology(terms, version, _find_licence(said), left_out=left_out)
+    return Ontology(terms, version, _find_licence(header), left_out=left_out)
 
 
-def _find_licence(said: dict[str, str]) -> str:
+def _find_licence(header: dict[str, str]) -> str:
     """The property of that name, else one whose value speaks of a licence."""
-    by_predicate = (v for key, v in said.items() if key.rpartition("/")[2] == "license")
-    return next(by_predicate, "") or next((v for v in said.values() if "licen" in v.lower()), "")
+    by_predicate = (v for key, v in header.items() if key.rpartition("/")[2] == "license")
+    return next(by_predicate, "") or next((v for v in header.values() if "licen" in v.lower()), "")

@@ -81,17 +81,17 @@ def _without_comment(line: str) -> str:
 
 def _logical_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Lines with their number; a line that ends in a single backslash continues in the next one."""
-    held, start = "", 0
+    pending, start = "", 0
     for number, line in lines(path):
-        line = held + line
+        line = pending + line
         start = start or number
         if line.endswith("\\") and (len(line) - len(line.rstrip("\\"))) % 2:
-            held = line[:-1]
+            pending = line[:-1]
             continue
         yield start, line
-        held, start = "", 0
-    if held:
-        yield start, held
+        pending, start = "", 0
+    if pending:
+        yield start, pending
 
 
 def parse_obo_text(path: Path) -> Ontology:

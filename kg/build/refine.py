@@ -128,30 +128,30 @@ def refine_graph(
     `names` and `types` are counts by rule. Raises InputError for a setting out of its range, and
     when no triple is left.
     """
-    given = _split_triples(graph, rules.equivalent)
-    known, verdict = _judge_entities(graph, given.triples, types, rules)
+    split = _split_triples(graph, rules.equivalent)
+    types_found, verdict = _judge_entities(graph, split.triples, types, rules)
     name = dict(graph.rows("entities", "id", "name"))
-    pairs, apart = _equivalent_pairs(given.same, name, verdict)
-    entity_triples = _between_entities(given, verdict, pairs)
-    kept = _without_relations(entity_triples, given.dropped, known, rules)
-    if not kept.triples:
+    pairs, apart = _equivalent_pairs(split.same, name, verdict)
+    entity_triples = _between_entities(split, verdict, pairs)
+    remaining = _without_relations(entity_triples, split.dropped, types_found, rules)
+    if not remaining.triples:
         raise InputError(
-            f"no triple is left of {len(graph.triples):,}: {dict(given.dropped)}. Give a graph of"
+            f"no triple is left of {len(graph.triples):,}: {dict(split.dropped)}. Give a graph of"
             " Chinese entities, or loosen the rules (--foreign, --longest, --loose, --least)."
         )
-    linked = _linked_entities(kept.triples)
+    linked = _linked_entities(remaining.triples)
     stay = linked.union(*pairs)
     entities = [entity for entity in name if entity in stay]
-    kinds, coverage = _type_entities(entities, known, [source for source, _ in types], pairs)
+    kinds, coverage = _type_entities(entities, types_found, [source for source, _ in types], pairs)
     names, unnamed = _names(graph, entities, name, pairs)
-    about_entities = _count(name, _gone(stay, given.linked, verdict), entities) | {
+    about_entities = _count(name, _gone(stay, split.linked, verdict), entities) | {
         "kept for an equivalence alone": len(stay) - len(linked),
         "with a name of one character": sum(len(name[entity]) == 1 for entity in entities),
     }
     report = {
-        "triples": _count(graph.triples, given.dropped, kept.triples),
-        "relations": {"given": len(graph.relations)} | kept.list_relations(),
-        "equivalences": _count(given.same, apart, pairs),
+        "triples": _count(graph.triples, split.dropped, remaining.triples),
+        "relations": {"given": len(graph.relations)} | remaining.list_relations(),
+        "equivalences": _count(split.same, apart, pairs),
         "entities": about_entities,
         "names": _count(graph.names, unnamed, names),
         "types": coverage,
@@ -162,7 +162,7 @@ def refine_graph(
             "entities": [(entity, name[entity], kinds[entity]) for entity in entities],
             "names": names,
             "definitions": [row for row in graph.rows("definitions") if row[0] in stay],
-            "triples": kept.triples,
+            "triples": remaining.triples,
             "equivalences": [(a, relation, b) for (a, b), relation in pairs.items()],
         },
         manifest | {"refined": report},
@@ -178,19 +178,21 @@ def _judge_entities(
     """(entity -> its type and what said it, entity -> the rule by which it is none or "")."""
     name = dict(graph.rows("entities", "id", "name"))
     types_given = graph.rows("entities", "id", "type")
-    own = {entity: "" if kind == UNKNOWN else kind for entity, kind in types_given}
-    known = _known_types(name, own, vote_types(triples, own, rules.share), types)
+    own_types = {entity: "" if kind == UNKNOWN else kind for entity, kind in types_given}
+    types_found = _known_types(name, own_types, vote_types(triples, own_types, rules.share), types)
     heads = {head for head, _, _ in triples}
     verdict = {
-        entity: no_entity(said, known[entity][0], entity in heads, rules.longest, rules.foreign)
-        for entity, said in name.items()
+        entity: no_entity(
+            entity_name, types_found[entity][0], entity in heads, rules.longest, rules.foreign
+        )
+        for entity, entity_name in name.items()
     }
-    return known, verdict
+    return types_found, verdict
 
 
-def _count(given: Sized, dropped: Counter[str], kept: Sized) -> dict[str, Any]:
+def _count(rows: Sized, dropped: Counter[str], remaining: Sized) -> dict[str, Any]:
     """What the rules did to a part, for the report."""
-    return {"given": len(given), "dropped": dict(dropped), "kept": len(kept)}
+    return {"given": len(rows), "dropped": dict(dropped), "kept": len(remaining)}
 
 
 class _Split(NamedTuple):
@@ -256,18 +258,18 @@ def _equivalent_pairs(
 
 
 def _between_entities(
-    given: _Split, verdict: dict[str, str], pairs: Collection[tuple[str, str]]
+    split: _Split, verdict: dict[str, str], pairs: Collection[tuple[str, str]]
 ) -> list[Triple]:
     """The triples of two entities that are not equivalent; the others are counted as dropped."""
-    kept: list[Triple] = []
-    for head, relation, tail in given.triples:
+    remaining: list[Triple] = []
+    for head, relation, tail in split.triples:
         if broken := verdict[head] or verdict[tail]:
-            given.dropped[f"with a side that is no entity: {broken}"] += 1
+            split.dropped[f"with a side that is no entity: {broken}"] += 1
         elif (head, tail) in pairs or (tail, head) in pairs:
-            given.dropped["between the two sides of an equivalence"] += 1
+            split.dropped["between the two sides of an equivalence"] += 1
         else:
-            kept.append((head, relation, tail))
-    return kept
+            remaining.append((head, relation, tail))
+    return remaining
 
 
 class _Kept(NamedTuple):
@@ -285,7 +287,7 @@ class _Kept(NamedTuple):
 def _without_relations(
     triples: list[Triple],
     dropped: Counter[str],
-    known: dict[str, tuple[str, str]],
+    types_found: dict[str, tuple[str, str]],
     rules: Refining,
 ) -> _Kept:
     """The triples of relations between entities that are seen often enough; `dropped` counts the
@@ -295,20 +297,20 @@ def _without_relations(
     dropped["of a relation that leads to no medical entities"] = sum(
         seen[relation] for relation in named_out
     )
-    kept = [row for row in triples if row[1] not in named_out]
-    alone = loose_tails(kept, {entity: kind for entity, (kind, _) in known.items()})
-    once = Counter(relation for _, relation, tail in kept if tail in alone)
+    remaining = [row for row in triples if row[1] not in named_out]
+    singles = loose_tails(remaining, {entity: kind for entity, (kind, _) in types_found.items()})
+    once = Counter(relation for _, relation, tail in remaining if tail in singles)
     text = {relation for relation, count in once.items() if count > rules.loose * seen[relation]}
     dropped["of a relation that leads to free text"] = sum(seen[relation] for relation in text)
-    kept = [row for row in kept if row[1] not in text]
+    remaining = [row for row in remaining if row[1] not in text]
     dropped["with a tail of no type that stands there once"] = sum(
-        tail in alone for _, _, tail in kept
+        tail in singles for _, _, tail in remaining
     )
-    kept = [row for row in kept if row[2] not in alone]
-    seen = Counter(relation for _, relation, _ in kept)
+    remaining = [row for row in remaining if row[2] not in singles]
+    seen = Counter(relation for _, relation, _ in remaining)
     rare = {relation for relation, count in seen.items() if count < rules.least}
     dropped["of a relation seen too rarely"] = sum(seen[relation] for relation in rare)
-    return _Kept([row for row in kept if row[1] not in rare], text, rare)
+    return _Kept([row for row in remaining if row[1] not in rare], text, rare)
 
 
 def _gone(stay: set[str], linked: set[str], verdict: dict[str, str]) -> Counter[str]:
@@ -339,63 +341,63 @@ def _names(
     named: dict[tuple[str, str], tuple[str, ...]] = {}
     dropped: Counter[str] = Counter()
     for row in graph.rows("names"):
-        entity, said = row[0], row[1]
+        entity, text = row[0], row[1]
         if entity not in stay:
             dropped["of entities that are left out"] += 1
-        elif said != name[entity] and not is_chinese(said):
+        elif text != name[entity] and not is_chinese(text):
             dropped["of another script"] += 1
-        elif said != name[entity] and comparable(said) in equals[entity]:
+        elif text != name[entity] and comparable(text) in equals[entity]:
             dropped["that an equivalent entity has for its own"] += 1
-        elif (entity, said) in named:
+        elif (entity, text) in named:
             dropped["that stand there twice"] += 1
         else:
-            named[entity, said] = row
-    own = ((entity, name[entity]) for entity in entities)
+            named[entity, text] = row
+    preferred = ((entity, name[entity]) for entity in entities)
     own_rows = [
-        (entity, said, "preferred", "zh" if is_chinese(said) else "en", "kg.refine")
-        for entity, said in own
-        if (entity, said) not in named
+        (entity, text, "preferred", "zh" if is_chinese(text) else "en", "kg.refine")
+        for entity, text in preferred
+        if (entity, text) not in named
     ]
     return [*named.values(), *own_rows], dropped
 
 
 def _known_types(
     name: dict[str, str],
-    own: dict[str, str],
+    own_types: dict[str, str],
     by_relation: dict[str, str],
     types: Sequence[tuple[str, KnowledgeGraph]],
 ) -> dict[str, tuple[str, str]]:
     """entity -> (type, what said it), the first that says something; ("", "") where nothing
     does."""
-    known = {entity: (kind, "their own") for entity, kind in own.items() if kind}
-    known |= {entity: (kind, "relations") for entity, kind in by_relation.items()}
+    types_found = {entity: (kind, "their own") for entity, kind in own_types.items() if kind}
+    types_found |= {entity: (kind, "relations") for entity, kind in by_relation.items()}
     for source, graph in types:
         kinds = types_by_name(graph)
-        known |= {
-            entity: (kinds[said], source)
-            for entity, said in name.items()
-            if entity not in known and said in kinds
+        types_found |= {
+            entity: (kinds[entity_name], source)
+            for entity, entity_name in name.items()
+            if entity not in types_found and entity_name in kinds
         }
-    return {entity: known.get(entity, ("", "")) for entity in name}
+    return {entity: types_found.get(entity, ("", "")) for entity in name}
 
 
 def _type_entities(
     entities: Sequence[str],
-    known: dict[str, tuple[str, str]],
+    types_found: dict[str, tuple[str, str]],
     sources: Sequence[str],
     pairs: dict[tuple[str, str], str],
 ) -> tuple[dict[str, str], dict[str, int]]:
     """(type of each entity, entities by what said it, in the order in which it is asked)."""
     votes: dict[str, Counter[str]] = defaultdict(Counter)
     for pair in pairs:
-        for one, other in (pair, pair[::-1]):
-            if known[other][0] and not known[one][0]:
-                votes[one][known[other][0]] += 1
+        for first, other in (pair, pair[::-1]):
+            if types_found[other][0] and not types_found[first][0]:
+                votes[first][types_found[other][0]] += 1
     by_equivalents = count_votes(votes)
     kinds: dict[str, str] = {}
     counts: Counter[str] = Counter()
     for entity in entities:
-        kind, source = known[entity]
+        kind, source = types_found[entity]
         if not kind and entity in by_equivalents:
             kind, source = by_equivalents[entity], "equivalents"
         kinds[entity] = kind or UNKNOWN

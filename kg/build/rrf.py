@@ -118,5 +118,5 @@ class Codes(dict[str, int]):
 def is_among(column: pa.Array, values: Sequence[str] | None) -> np.ndarray:
     if values is None:
         return np.ones(len(column), bool)
-    found = pc.is_in(column, value_set=pa.array(values, pa.string()))
-    return np.asarray(found.to_numpy(zero_copy_only=False))
+    mask = pc.is_in(column, value_set=pa.array(values, pa.string()))
+    return np.asarray(mask.to_numpy(zero_copy_only=False))

@@ -48,12 +48,12 @@ def _number_types(path: Path, wanted: Sequence[str], names: dict[int, str]) -> l
     that the file lacks."""
     numbers = {f"T{number:03d}": number for number in names}
     numbers |= {name: number for number, name in names.items()}
-    for one in wanted:
-        if one not in numbers:
+    for code in wanted:
+        if code not in numbers:
             raise InputError(
-                f"{path}: no semantic type {one!r}; {list_known(one, sorted(numbers))}"
+                f"{path}: no semantic type {code!r}; {list_known(code, sorted(numbers))}"
             )
-    return [numbers[one] for one in wanted]
+    return [numbers[code] for code in wanted]
 
 
 def _label_types(

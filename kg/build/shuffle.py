@@ -35,8 +35,8 @@ def exchange_tails(
             if not len(loops) or len(rows) < 2:
                 break
             others = rng.choice(rows, len(loops))
-            for one, other in zip(loops.tolist(), others.tolist(), strict=True):
-                mixed[[one, other]] = mixed[[other, one]]
+            for first, other in zip(loops.tolist(), others.tolist(), strict=True):
+                mixed[[first, other]] = mixed[[other, first]]
     return mixed
 
 

@@ -51,7 +51,7 @@ def source_command(name: str) -> Callable[..., Any]:
     `read`. Raises InputError for an unknown source.
     """
     module = source_module(name)
-    path, *own = options_of(module.read).values()
+    path, *own_options = options_of(module.read).values()
     needed = path.default is NEEDED
     default = "" if needed else " Default: what an installed package carries."
     options = [
@@ -65,7 +65,7 @@ def source_command(name: str) -> Callable[..., Any]:
             (),
             "Babelon tables of translated names and definitions (kg/build/translations.py).",
         ),
-        *own,
+        *own_options,
     ]
 
     def build_source(

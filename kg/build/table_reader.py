@@ -99,7 +99,7 @@ def find_columns(
 ) -> dict[str, str]:
     """{our column: its name in `header`}. paths: a named column may be a path of keys. Raises
     InputError for a required one that is missing, and for two of one name."""
-    found: dict[str, str] = {}
+    column_of: dict[str, str] = {}
     for column in (*REQUIRED[part], *OPTIONAL[part]):
         chosen = columns.get(f"{part}.{column}", columns.get(column))
         named = chosen or column
@@ -112,7 +112,8 @@ def find_columns(
             free = [
                 name
                 for name in header
-                if name not in columns.values() and plain_name(name) not in map(plain_name, found)
+                if name not in columns.values()
+                and plain_name(name) not in map(plain_name, column_of)
             ]
             same = [name for name in free if plain_name(name) in COLUMNS[column]]
         if len(same) > 1:
@@ -121,21 +122,21 @@ def find_columns(
                 f" {column}={same[0]}"
             )
         if same:
-            found[column] = same[0]
+            column_of[column] = same[0]
         elif column in REQUIRED[part]:
             raise InputError(
                 f"{where}: expected the columns {', '.join(REQUIRED[part])}, got"
                 f" {', '.join(header):.200}. Rename them, say --columns head=source,…, or use"
                 " --headerless."
             )
-    return found
+    return column_of
 
 
 def fill_field(part: Part, row: Mapping[str, Any], name: str) -> str:
     """A field with its white space normalised; of a type that says there is none (N/A) nothing."""
     template = part.fields.get(name)
-    found = fill_template(template, row) if template else []
-    value = " ".join(found[0].split()) if found else ""
+    values = fill_template(template, row) if template else []
+    value = " ".join(values[0].split()) if values else ""
     return "" if name == "type" and value in NO_NAMES else value
 
 
@@ -235,8 +236,8 @@ class TableReader:
             if all(values.values()):
                 draft.add_pair(where, part.part, values["head"], relation, values["tail"])
             return
-        own = entity if part.inherits else self._require_field(where, row, part, "id")
-        if not own:
+        part_id = entity if part.inherits else self._require_field(where, row, part, "id")
+        if not part_id:
             return
         name = REQUIRED[part.part][1]
         texts = fill_template(part.fields[name], row)
@@ -244,12 +245,12 @@ class TableReader:
             self._require_field(where, row, part, name)
         for text in texts:
             if part.part == "definitions":
-                draft.add_definition(where, own, text.strip())
+                draft.add_definition(where, part_id, text.strip())
             elif part.part == "alternatives":
                 for other in split_names(text, part.separator):
-                    draft.add_alternative(own, other)
+                    draft.add_alternative(part_id, other)
             else:
-                self._add_names(where, row, part, own, split_names(text, part.separator))
+                self._add_names(where, row, part, part_id, split_names(text, part.separator))
 
     def _add_names(
         self, where: str, row: Mapping[str, Any], part: Part, entity: str, names: Sequence[str]

@@ -127,17 +127,17 @@ def rows(
         for name, entities in _bearers(names).items()
         if len(entities) > 1 and not _are_related(entities, owners.get(name), joined)
     }
-    found = []
-    for entity, own in names.items():
-        kept: dict[str, tuple[str, str]] = {}
-        for name, kind in own:
-            kept.setdefault(comparison_key(name), (name, kind))
-        for name in [name for name in kept if len(name) < 2 or name in ambiguous]:
+    new_rows = []
+    for entity, own_names in names.items():
+        by_form: dict[str, tuple[str, str]] = {}
+        for name, kind in own_names:
+            by_form.setdefault(comparison_key(name), (name, kind))
+        for name in [name for name in by_form if len(name) < 2 or name in ambiguous]:
             left_out["names of one character" if len(name) < 2 else "ambiguous names"] += 1
-            del kept[name]
-        if len(kept) > 1:
-            found += [(entity, name, kind) for name, kind in kept.values()]
-    return found, dict(left_out)
+            del by_form[name]
+        if len(by_form) > 1:
+            new_rows += [(entity, name, kind) for name, kind in by_form.values()]
+    return new_rows, dict(left_out)
 
 
 def _own_names(graph: KnowledgeGraph) -> Names:
@@ -151,8 +151,8 @@ def _own_names(graph: KnowledgeGraph) -> Names:
 def _bearers(names: Names) -> dict[str, set[str]]:
     """Name, as it is compared -> the entities that have it."""
     bearers: dict[str, set[str]] = defaultdict(set)
-    for entity, own in names.items():
-        for name, _ in own:
+    for entity, own_names in names.items():
+        for name, _ in own_names:
             bearers[comparison_key(name)].add(entity)
     return bearers
 
@@ -185,13 +185,13 @@ def _add_pairs(
         elif not (owners.get(sides[0]) or owners.get(sides[1])):
             left_out["pairs that no name of the graph is in"] += 1
         else:
-            here, there = (sorted(owners.get(side, ())) for side in sides)
-            for entity in there:
+            here, right = (sorted(owners.get(side, ())) for side in sides)
+            for entity in right:
                 names[entity].append((mention, PAIR))
                 joined[entity].update(here)
             for entity in here:
                 names[entity].append((terms[0], PAIR))
-                joined[entity].update(there)
+                joined[entity].update(right)
 
 
 def _are_related(entities: set[str], owners: set[str] | None, joined: dict[str, set[str]]) -> bool:
@@ -246,27 +246,27 @@ def build_thesaurus(graph: Path, out: Path, pairs: Sequence[Path] = ()) -> None:
         pairs: Tables of mention and standard term: TSV, or CHIP-CDN's JSON.
     """
     loaded = KnowledgeGraph.load(graph)
-    found, left_out = rows(loaded, [row for path in pairs for row in read_pairs(path)])
+    new_rows, left_out = rows(loaded, [row for path in pairs for row in read_pairs(path)])
     types = dict(loaded.rows("entities", "id", "type"))
     table = pa.Table.from_pylist(
-        [dict(zip(SCHEMA.names, row, strict=True)) for row in found], schema=SCHEMA
+        [dict(zip(SCHEMA.names, row, strict=True)) for row in new_rows], schema=SCHEMA
     )
-    entities = list(dict.fromkeys(entity for entity, _, _ in found))
-    kinds = dict(Counter(kind for _, _, kind in found).most_common())
+    entities = list(dict.fromkeys(entity for entity, _, _ in new_rows))
+    kinds = dict(Counter(kind for _, _, kind in new_rows).most_common())
     counts = dict(Counter(types[entity] for entity in entities).most_common())
     manifest = {
         "format": FORMAT,
         "graph": fingerprint(graph),
         "pairs": [Path(path).name for path in pairs],
         "entities": len(entities),
-        "names": len(found),
+        "names": len(new_rows),
         "kinds": kinds,
         "types": counts,
         "left_out": left_out,
     }
     with THESAURUS.create(out, manifest) as folder:
         pq.write_table(table, folder / "thesaurus.parquet", compression="zstd")
-    print(f"{out}: {len(entities):,} entities with {len(found):,} names")
+    print(f"{out}: {len(entities):,} entities with {len(new_rows):,} names")
     if not entities:
         print(
             "warning: the thesaurus is empty: no entity of this graph has a second name. Nothing"
@@ -274,7 +274,7 @@ def build_thesaurus(graph: Path, out: Path, pairs: Sequence[Path] = ()) -> None:
         )
     for what, numbers in (("kind", kinds), ("type", counts)):
         if numbers:
-            said = (f"{count:,} {name or '(none)'}" for name, count in numbers.items())
-            print(f"by {what}: " + ", ".join(said))
+            counts_in_words = (f"{count:,} {name or '(none)'}" for name, count in numbers.items())
+            print(f"by {what}: " + ", ".join(counts_in_words))
     for reason, count in left_out.items():
         print(f"left out: {count:,} {reason}")

@@ -109,7 +109,7 @@ def add_translations(graph: KnowledgeGraph, paths: Sequence[str | Path]) -> Know
     The manifest counts the names of each language under `translations`. Raises InputError as
     :func:`read_babelon` does, and where no row is of the graph.
     """
-    known = dict(graph.rows("entities", "id", "name"))
+    entity_names = dict(graph.rows("entities", "id", "name"))
     named = set(graph.rows("names", "id", "name"))
     defined = set(graph.rows("definitions"))
     names: list[tuple[str, str, str, str, str]] = []
@@ -120,7 +120,7 @@ def add_translations(graph: KnowledgeGraph, paths: Sequence[str | Path]) -> Know
         rows = 0
         for row in read_babelon(path):
             rows += 1
-            if row.term not in known:
+            if row.term not in entity_names:
                 counts[UNKNOWN] += 1
             elif not row.text:
                 counts[EMPTY] += 1
@@ -136,7 +136,7 @@ def add_translations(graph: KnowledgeGraph, paths: Sequence[str | Path]) -> Know
                 counts[REPEATED] += 1
             else:
                 label = row.predicate == "rdfs:label" and row.source
-                counts[CHANGED] += bool(label) and row.source != known[row.term]
+                counts[CHANGED] += bool(label) and row.source != entity_names[row.term]
                 named.add((row.term, row.text))
                 languages[row.language] += 1
                 source = f"Babelon {row.status}".strip()

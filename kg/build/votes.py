@@ -16,5 +16,5 @@ def types_of_diseases(diseases: Iterable[str], votes: Mapping[str, Counter[str]]
     """entity -> type: of a disease "disease", whatever the votes say; of any other entity the one
     with the most votes."""
     types = dict.fromkeys(diseases, "disease")
-    others = {entity: most(said) for entity, said in votes.items() if entity not in types}
+    others = {entity: most(counts) for entity, counts in votes.items() if entity not in types}
     return types | others

@@ -104,9 +104,9 @@ class Text:
         self, where: str, infons: dict[str, str], places: list[tuple[Any, Any]], surface: str | None
     ) -> None:
         where = f"{where}: document {self.name}"
-        given = {key: infons[key] for key in IDENTIFIERS if infons.get(key)}
-        entity = next(iter(given.values()), "")
-        for key, other in given.items():
+        identifiers = {key: infons[key] for key in IDENTIFIERS if infons.get(key)}
+        entity = next(iter(identifiers.values()), "")
+        for key, other in identifiers.items():
             if other != entity and self.used:
                 self.left_out[f"further identifiers of annotations ({key})"] += 1
         if not places:
@@ -117,8 +117,8 @@ class Text:
         start, end = parts[0][0], max(o + n for o, n in parts)
         self.left_out[DISCONTINUOUS] += len(parts) > 1 and self.used
         # the text of several places is in no one place
-        known = (surface or None) if len(parts) == 1 else None
-        checked_mention(where, self.text, start, end, "any", known)
+        only_surface = (surface or None) if len(parts) == 1 else None
+        checked_mention(where, self.text, start, end, "any", only_surface)
         kind = infons.get("type", "")
         if is_no_concept(entity):
             self.left_out[NO_ENTITY] += 1
@@ -262,28 +262,32 @@ def biocjson_documents(
     """BioC in JSON, a document at a time: an object with `documents` (PubTator 3: `PubTator3`), or
     a list of documents."""
     left_out = Counter() if left_out is None else left_out
-    for number, (_, one) in enumerate(
+    for number, (_, document) in enumerate(
         json_records(path, encoding, ("documents", "PubTator3")), start=1
     ):
         where = f"{path}: document {number}"
-        name = one.get("id")
-        if type(name) not in (str, int) or name == "" or not isinstance(one.get("passages"), list):
+        name = document.get("id")
+        if (
+            type(name) not in (str, int)
+            or name == ""
+            or not isinstance(document.get("passages"), list)
+        ):
             raise InputError(f"{where}: expected an object with an id and a list under passages.")
-        made = Text(where, str(name), left_out, used)
+        text = Text(where, str(name), left_out, used)
         try:
-            for passage in one["passages"]:
+            for passage in document["passages"]:
                 for part in passage.get("sentences") or [passage]:
                     if part.get("text"):
-                        made.add(where, part.get("offset"), part["text"])
+                        text.add(where, part.get("offset"), part["text"])
         except (AttributeError, TypeError) as error:
             raise _not_bioc(where, str(name), error) from error
         try:
-            _mark_json(made, where, one)
+            _mark_json(text, where, document)
         except (AttributeError, TypeError) as error:
             if used:
                 raise _not_bioc(where, str(name), error) from error
             left_out[NOT_FITTING] += 1
-        yield made.document()
+        yield text.document()
 
 
 def _not_bioc(where: str, name: str, error: Exception) -> InputError:
@@ -293,16 +297,16 @@ def _not_bioc(where: str, name: str, error: Exception) -> InputError:
     )
 
 
-def _mark_json(made: Text, where: str, one: dict[str, Any]) -> None:
+def _mark_json(text: Text, where: str, annotation: dict[str, Any]) -> None:
     """The annotations of a document, and a count of its relations."""
-    for passage in one["passages"]:
+    for passage in annotation["passages"]:
         for part in (passage, *(passage.get("sentences") or ())):
-            made.left_out[RELATIONS] += len(part.get("relations") or ())
+            text.left_out[RELATIONS] += len(part.get("relations") or ())
             for note in part.get("annotations") or ():
                 infons = {k: str(v) for k, v in (note.get("infons") or {}).items() if v is not None}
                 places = [(p.get("offset"), p.get("length")) for p in note.get("locations") or ()]
-                made.mark(where, infons, places, note.get("text"))
-    made.left_out[RELATIONS] += len(one.get("relations") or ())
+                text.mark(where, infons, places, note.get("text"))
+    text.left_out[RELATIONS] += len(annotation.get("relations") or ())
 
 
 # what XML 1.0 has no way to write
@@ -326,16 +330,17 @@ def bioc_document(name: str, text: str, mentions: list[tuple[int, int, dict[str,
     """A document as BioC XML: one passage, and of each mention (start, end, infons) an
     annotation."""
     # an id of blanks would be read as none
-    shown = name if _FORBIDDEN.sub(" ", name).strip() else "-"
+    document_name = name if _FORBIDDEN.sub(" ", name).strip() else "-"
     parts = [
-        f"<document><id>{_xml(shown)}</id><passage><offset>0</offset><text>{_xml(text)}</text>"
+        f"<document><id>{_xml(document_name)}</id><passage><offset>0</offset><text>{_xml(text)}</text>"
     ]
     for number, (start, end, infons) in enumerate(mentions, start=1):
-        said = "".join(
+        infon_text = "".join(
             f"<infon key={quoteattr(_xml(k))}>{_xml(v)}</infon>" for k, v in infons.items()
         )
         parts.append(
-            f'\n<annotation id="{number}">{said}<location offset="{start}" length="{end - start}"/>'
+            f'\n<annotation id="{number}">{infon_text}'
+            f'<location offset="{start}" length="{end - start}"/>'
             f"<text>{_xml(text[start:end])}</text></annotation>"
         )
     return "".join(parts) + "</passage></document>\n"

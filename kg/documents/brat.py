@@ -70,7 +70,7 @@ def brat_documents(
         raise InputError(f"{notes}: its text is missing: expected {text_file.name} beside it")
     text = read_text(text_file, encoding)
     before = _count_mark(text_file, notes, text, encoding)
-    found: dict[str, Mention] = {}
+    mention_by_id: dict[str, Mention] = {}
     entities: dict[str, str] = {}
     attributes: dict[str, list[str]] = {}
     left_out[NO_ANNOTATIONS] += not notes.is_file()
@@ -81,11 +81,11 @@ def brat_documents(
         kind, columns = line[0], line.split("\t")
         with counted_unless_used(left_out, used):
             if kind == "T":
-                if columns[0] in found:
+                if columns[0] in mention_by_id:
                     raise InputError(
                         f"{where}: a second {columns[0]}. Give every entity a number of its own."
                     )
-                found[columns[0]] = _brat_mention(where, columns, text, before, left_out)
+                mention_by_id[columns[0]] = _brat_mention(where, columns, text, before, left_out)
             elif kind == "N":
                 subject, entity = _read_reference(where, line)
                 left_out[SECOND] += subject in entities
@@ -99,12 +99,12 @@ def brat_documents(
                     f"{where}: expected a line of brat (T, N, R, E, A, M, # or *, a number and a"
                     f" tab), got {excerpt(line)}"
                 )
-    left_out[OF_NONE] += len((entities.keys() | attributes.keys()) - found.keys())
+    left_out[OF_NONE] += len((entities.keys() | attributes.keys()) - mention_by_id.keys())
     mentions = []
-    for key, mention in found.items():
+    for key, mention in mention_by_id.items():
         entity = entities.get(key, mention.type if ":" in mention.type else "")
-        own = tuple(attributes.get(key, ()))
-        mentions.append(mention._replace(entity=entity, attributes=own))
+        values = tuple(attributes.get(key, ()))
+        mentions.append(mention._replace(entity=entity, attributes=values))
     yield make_document(layout.name_file(text_file), text, mentions, f"{text_file}:1", left_out)
 
 
@@ -118,8 +118,8 @@ def _count_mark(text_file: Path, notes: Path, text: str, encoding: str) -> int:
     for _, line in lines(notes, encoding):
         if shape := re.fullmatch(rf"T\S+\t{PLACES}\t(.*)", line):
             first, last = map(int, re.split("[ ;]", shape[2])[:2])
-            own = shape[3][: last - first]
-            return int(text[first:last] != own and text[max(0, first - 1) : last - 1] == own)
+            mark = shape[3][: last - first]
+            return int(text[first:last] != mark and text[max(0, first - 1) : last - 1] == mark)
     return 0
 
 

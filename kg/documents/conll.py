@@ -56,14 +56,14 @@ def conll_documents(
 
     def finish(name: str, begun: int) -> Iterator[Document]:
         nonlocal count
-        kept = [sentence for sentence in sentences if sentence]
-        groups = [kept] if marked else [[sentence] for sentence in kept]
+        full_sentences = [sentence for sentence in sentences if sentence]
+        groups = [full_sentences] if marked else [[sentence] for sentence in full_sentences]
         for group, line in zip(groups, [begun] if marked else first_lines, strict=True):
             if group:
                 count += 1
                 text, mentions = _join_sentences(group)
-                own = name or f"{stem}:{count}"
-                yield make_document(own, text, mentions, f"{path}:{line}", left_out)
+                document_name = name or f"{stem}:{count}"
+                yield make_document(document_name, text, mentions, f"{path}:{line}", left_out)
 
     for number, line, columns in _rows(path, encoding, with_others=True):
         if columns:
@@ -115,17 +115,17 @@ class _Columns(NamedTuple):
         """The columns of a file by its first rows: words first and tags last, but where the first
         column has tags and the last has none, or where the first one numbers the words."""
         ended = bool(rows) and all(len(row) > 2 and not row[-1].strip() for row in rows)
-        own = [row[:-1] if ended else row for row in rows]
-        own = [row for row in own if len(row) > 1]
-        first, last = {row[0].strip() for row in own}, {row[-1].strip() for row in own}
+        cells = [row[:-1] if ended else row for row in rows]
+        cells = [row for row in cells if len(row) > 1]
+        first, last = {row[0].strip() for row in cells}, {row[-1].strip() for row in cells}
         word, tag = 0, -1
-        if own and _are_tags(first) and not _are_tags(last):
+        if cells and _are_tags(first) and not _are_tags(last):
             word, tag = 1, 0
-        elif own and all(len(row) > 2 for row in own) and "1" in first and _are_numbers(first):
+        elif cells and all(len(row) > 2 for row in cells) and "1" in first and _are_numbers(first):
             word = 1
         tags = first if tag == 0 else last
-        lower = "o" in tags and not any(one[:1].isupper() for one in tags)
-        bare = {one.upper() for one in tags} <= BARE_TAGS and bool({"B", "I"} & tags)
+        lower = "o" in tags and not any(tag_value[:1].isupper() for tag_value in tags)
+        bare = {tag_value.upper() for tag_value in tags} <= BARE_TAGS and bool({"B", "I"} & tags)
         return cls(word, tag, bare, lower, ended)
 
     def token(self, where: str, line: str, columns: list[str]) -> tuple[str, str]:
@@ -155,14 +155,14 @@ UNTYPED = "Entity"  #: the type of an entity without one
 
 def _are_tags(values: set[str]) -> bool:
     """Whether all values of a column are tags such as B-Disease and O."""
-    return any(TAG.fullmatch(one) for one in values) and all(
-        one == "O" or TAG.fullmatch(one) for one in values
+    return any(TAG.fullmatch(value) for value in values) and all(
+        value == "O" or TAG.fullmatch(value) for value in values
     )
 
 
 def _are_numbers(values: set[str]) -> bool:
     """Whether a column numbers the words of each sentence, as CoNLL-U does: 1, 2-3, 2.1."""
-    return all(re.fullmatch(r"\d+(?:[-.]\d+)?", one) for one in values)
+    return all(re.fullmatch(r"\d+(?:[-.]\d+)?", value) for value in values)
 
 
 def _join_sentences(sentences: list[list[tuple[str, str]]]) -> tuple[str, list[Mention]]:

@@ -44,10 +44,10 @@ def docbin_documents(
         raise InputError(f"{path}: not a DocBin of spaCy ({reason})") from error
     for number, doc in enumerate(docs, start=1):
         spans = [*doc.ents, *(span for group in doc.spans.values() for span in group)]
-        every = [Mention(e.start_char, e.end_char, e.kb_id_, 1.0, e.label_) for e in spans]
-        found = list(dict.fromkeys(every))
+        mentions = [Mention(e.start_char, e.end_char, e.kb_id_, 1.0, e.label_) for e in spans]
+        distinct = list(dict.fromkeys(mentions))
         name = str(doc.user_data.get("id") or f"{stem}:{number}")
-        yield make_document(name, doc.text, found, f"{path}: document {number}", left_out)
+        yield make_document(name, doc.text, distinct, f"{path}: document {number}", left_out)
 
 
 NO_TOKEN = "mentions that no token has a part of"
@@ -61,7 +61,7 @@ def docbin_bytes(records: Iterable[dict[str, Any]], lost: Counter[str]) -> bytes
     from spacy.tokens import DocBin
     from spacy.util import filter_spans
 
-    nlp, made = spacy.blank("xx"), DocBin(store_user_data=True)
+    nlp, stored = spacy.blank("xx"), DocBin(store_user_data=True)
     for record in records:
         doc = nlp(record["text"])
         doc.user_data["id"] = str(record["id"])
@@ -81,6 +81,6 @@ def docbin_bytes(records: Iterable[dict[str, Any]], lost: Counter[str]) -> bytes
             spans.append(span)
         doc.ents = filter_spans(spans)
         lost[OVERLAPPING] += len(spans) - len(doc.ents)
-        made.add(doc)
-    content: bytes = made.to_bytes()
+        stored.add(doc)
+    content: bytes = stored.to_bytes()
     return content

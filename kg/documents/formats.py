@@ -130,15 +130,15 @@ def default_document(
 
     Raises InputError for a single file with blank lines, which may be one document, or several.
     """
-    if any(Path(given).is_dir() for given in inputs):
+    if any(Path(path).is_dir() for path in inputs):
         return "file"
-    for given in map(Path, inputs):
-        if not given.is_file() or (format or _ENDINGS.get(_ending(given))) != "text":
+    for path in map(Path, inputs):
+        if not path.is_file() or (format or _ENDINGS.get(_ending(path))) != "text":
             continue
-        blank = next((number for number, line in lines(given, encoding) if not line.strip()), None)
+        blank = next((number for number, line in lines(path, encoding) if not line.strip()), None)
         if blank is not None and empty != "skip":
             raise InputError(
-                f"{given}:{blank}: a blank line. Say what a document is: --document file (all of"
+                f"{path}:{blank}: a blank line. Say what a document is: --document file (all of"
                 " it), paragraph (blank lines part them) or line; lines without text are left out"
                 " with --empty skip."
             )
@@ -196,7 +196,7 @@ def files_in(paths: Iterable[str | Path], left_out: Counter[str] | None = None) 
     for a name that is not UTF-8.
     """
     left_out = Counter() if left_out is None else left_out
-    found: list[Path] = []
+    all_paths: list[Path] = []
     for path in map(Path, paths):
         if path.is_dir():
             inside = [file for file in files_below(path, left_out) if _ending(file) in _ENDINGS]
@@ -207,22 +207,22 @@ def files_in(paths: Iterable[str | Path], left_out: Counter[str] | None = None) 
                 )
             for file in inside:
                 check_name(file)
-            found += inside
+            all_paths += inside
         elif path.is_file():
             check_name(path)
-            found.append(path)
+            all_paths.append(path)
         else:
             raise InputError(f"{path}: no such file. Check the path.")
-    kept, known = list[Path](), set[str]()
+    distinct, seen = list[Path](), set[str]()
     repeated: list[Path] = []
-    for file in found:
-        (repeated if os.path.realpath(file) in known else kept).append(file)
-        known.add(os.path.realpath(file))
+    for file in all_paths:
+        (repeated if os.path.realpath(file) in seen else distinct).append(file)
+        seen.add(os.path.realpath(file))
     if repeated:
         left_out[REPEATED] += len(repeated)
         more = f" (and {len(repeated) - 1:,} others)" if len(repeated) > 1 else ""
         LOG.warning(f"{repeated[0]}{more}: given more than once; it is used once")
-    return kept
+    return distinct
 
 
 def check_name(path: Path) -> None:
@@ -240,7 +240,7 @@ def files_below(folder: Path, left_out: Counter[str]) -> list[Path]:
     `left_out` counts hidden files and folders, manifests of outputs and links to folders, which are
     passed over, and files whose name has no format, which are among those returned.
     """
-    found: list[Path] = []
+    paths: list[Path] = []
     for place, folders, names in os.walk(folder):
         hidden = [name for name in (*folders, *names) if name.startswith(".")]
         links = [
@@ -269,8 +269,8 @@ def files_below(folder: Path, left_out: Counter[str]) -> list[Path]:
                 continue
             if _ending(file) not in _ENDINGS:
                 left_out[f"{OTHER_FILES} ({file.suffix or 'no ending'})"] += 1
-            found.append(file)
-    return sorted(found)
+            paths.append(file)
+    return sorted(paths)
 
 
 @contextlib.contextmanager
@@ -281,7 +281,7 @@ def spool_inputs(inputs: Iterable[str | Path]) -> Iterator[tuple[list[Path], str
     Such an input is gone once it is read; a copy can be hashed, and cut into parts. Errors name the
     input, not its copy.
     """
-    paths = [Path("/dev/stdin" if str(given) == "-" else given) for given in inputs]
+    paths = [Path("/dev/stdin" if str(name) == "-" else name) for name in inputs]
     if not any(is_consumed(path) for path in paths):
         yield paths, ""
         return
@@ -364,15 +364,17 @@ def annotated_documents(
     roots: the folders that were given, in which ids are paths. left_out: annotations without an
     entity are kept, and so not in it. Raises InputError as :func:`documents`.
     """
-    beside = [path for path in files if path.with_suffix(".ann").is_file()]
-    form = format or ("brat" if any(path.suffix == ".txt" for path in beside) else None)
+    text_files = [path for path in files if path.with_suffix(".ann").is_file()]
+    form = format or ("brat" if any(path.suffix == ".txt" for path in text_files) else None)
     chosen = list(files)
     if form == "brat":  # a text and its annotations are one
         left_out.pop(BESIDE, None)
         chosen = list(dict.fromkeys(path.with_suffix(".txt") for path in files))
-    own = (layout or Layout("file"))._replace(roots=tuple(str(root.resolve()) for root in roots))
+    own_layout = (layout or Layout("file"))._replace(
+        roots=tuple(str(root.resolve()) for root in roots)
+    )
     unused = Counter[str]()
-    yield from documents(chosen, form, "skip", encoding, unused, True, own)
+    yield from documents(chosen, form, "skip", encoding, unused, True, own_layout)
     unused.pop(NO_ENTITY, None)
     left_out.update(unused)
 
@@ -390,5 +392,5 @@ def check_annotated(files: Sequence[Path], format: str | None) -> None:
 
 def with_annotations(files: Sequence[Path]) -> list[Path]:
     """The files, and what brat keeps beside each text: all that decides what they say."""
-    beside = [path.with_suffix(".ann") for path in files if path.suffix == ".txt"]
-    return list(dict.fromkeys([*files, *(path for path in beside if path.is_file())]))
+    annotation_files = [path.with_suffix(".ann") for path in files if path.suffix == ".txt"]
+    return list(dict.fromkeys([*files, *(path for path in annotation_files if path.is_file())]))

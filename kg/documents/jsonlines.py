@@ -89,13 +89,13 @@ def _json_document(
             f"{where}: expected a string under {key} (and title, if any), got {excerpt(text)}. Name"
             " the key with --text-field."
         )
-    found = list(_json_mentions(where, text, record.get("mentions") or [], left_out, used))
+    mentions = list(_json_mentions(where, text, record.get("mentions") or [], left_out, used))
     if title:
         shift = len(title) + 1
-        found = [m._replace(start=m.start + shift, end=m.end + shift) for m in found]
+        mentions = [m._replace(start=m.start + shift, end=m.end + shift) for m in mentions]
         text = f"{title}\n{text}" if text else title
-    linked = tuple(m for m in found if m.entity)
-    unlinked = tuple(m for m in found if not m.entity)
+    linked = tuple(m for m in mentions if m.entity)
+    unlinked = tuple(m for m in mentions if not m.entity)
     left_out[NO_ENTITY] += len(unlinked)
     return Document(str(name), text, linked, where, unlinked)
 
@@ -110,13 +110,13 @@ READ_OF_MENTIONS = {
 
 
 def _json_mentions(
-    where: str, text: str, given: Any, left_out: Counter[str], used: bool
+    where: str, text: str, entries: Any, left_out: Counter[str], used: bool
 ) -> Iterator[Mention]:
     """The mentions of a line of JSON. Raises InputError for one that does not fit the text, where
     they are used."""
-    listed = given if isinstance(given, list) else [given]
+    listed = entries if isinstance(entries, list) else [entries]
     for m in listed:
-        if isinstance(given, list) and isinstance(m, dict):
+        if isinstance(entries, list) and isinstance(m, dict):
             with counted_unless_used(left_out, used):
                 start, end = _first(m, "start", "start_offset"), _first(m, "end", "end_offset")
                 entity, kind = _first(m, "entity", "link_id"), m.get("type")
@@ -131,12 +131,12 @@ def _json_mentions(
                     _first(m, "mention", "text"),
                     1.0 if score is None or typed else score,
                 )
-                own = "" if typed or is_no_concept(checked.entity) else checked.entity
+                entity_id = "" if typed or is_no_concept(checked.entity) else checked.entity
                 for key in sorted(m.keys() - READ_OF_MENTIONS):
                     if used and m[key] not in (None, "", [], False):
                         left_out[f"fields of mentions that are not read ({key})"] += 1
                 yield checked._replace(
-                    entity=own,
+                    entity=entity_id,
                     type=kind if isinstance(kind, str) else "",
                     attributes=attributes_of(m),
                 )

@@ -138,10 +138,10 @@ def _letters(text: str) -> str:
 
 
 def make_document(
-    name: str, text: str, found: Iterable[Mention], where: str, left_out: Counter[str]
+    name: str, text: str, mentions: Iterable[Mention], where: str, left_out: Counter[str]
 ) -> Document:
     """A document with its mentions, those without an entity apart and counted."""
-    given = sorted(found, key=lambda m: (m.start, m.end))
-    unlinked = tuple(m for m in given if not m.entity)
+    in_order = sorted(mentions, key=lambda m: (m.start, m.end))
+    unlinked = tuple(m for m in in_order if not m.entity)
     left_out[NO_ENTITY] += len(unlinked)
-    return Document(name, text, tuple(m for m in given if m.entity), where, unlinked)
+    return Document(name, text, tuple(m for m in in_order if m.entity), where, unlinked)

@@ -105,10 +105,10 @@ def make_plan(
     """
     files = [str(path) for path in paths]
     checksums = [sha256(path) for path in paths]
-    known = read_json(folder / INPUTS) if (folder / INPUTS).is_file() else {}
+    stored = read_json(folder / INPUTS) if (folder / INPUTS).is_file() else {}
     read_as = f"{format or 'by name'}, {layout.document}"
-    plan = Plan(files, read_as, size, checksums, known.get("parts", []))
-    if plan._asdict() == known:
+    plan = Plan(files, read_as, size, checksums, stored.get("parts", []))
+    if plan._asdict() == stored:
         return plan
     number = {path: place for place, path in enumerate(paths)}
     parts = []

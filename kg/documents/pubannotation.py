@@ -52,16 +52,16 @@ def pubannotation_documents(
         if not isinstance(record.get("text"), str):
             raise InputError(f"{where}: expected an object with a text and denotations")
         text = record["text"]
-        ids, said = dict[str, str](), dict[str, dict[str, Any]]()
+        ids, attributes_by_id = dict[str, str](), dict[str, dict[str, Any]]()
         for a in _list_objects(record, "attributes", where):
             predicate, subject = str(a.get("pred")).lower(), str(a.get("subj"))
             if predicate.startswith(("norm", "concept")):
                 ids[subject] = str(a.get("obj"))
             else:
-                said.setdefault(subject, {})[predicate] = a.get("obj")
+                attributes_by_id.setdefault(subject, {})[predicate] = a.get("obj")
         for key, reason in NOT_READ.items():
             left_out[reason] += len(_list_objects(record, key, where))
-        found = []
+        mentions = []
         noted = set[str]()
         for note in _list_objects(record, "denotations", where):
             with counted_unless_used(left_out, used):
@@ -82,19 +82,19 @@ def pubannotation_documents(
                 checked = checked_mention(where, text, start, end, "any")
                 subject = str(note.get("id"))
                 entity = ids.get(subject, kind if ":" in kind else "")
-                attributes = attributes_of(said.get(subject, {}))
-                found.append(checked._replace(entity=entity, type=kind, attributes=attributes))
+                attributes = attributes_of(attributes_by_id.get(subject, {}))
+                mentions.append(checked._replace(entity=entity, type=kind, attributes=attributes))
         source = record.get("sourceid") or record.get("id")
         if record.get("divid") is not None and sources[str(record.get("sourceid"))] > 1:
             source = f"{source}/{record['divid']}"  # divisions of one article
         name = str(source or (stem if len(records) == 1 else f"{stem}:{number}"))
-        yield make_document(name, text, found, where, left_out)
+        yield make_document(name, text, mentions, where, left_out)
 
 
 def _list_objects(record: dict[str, Any], key: str, where: str) -> list[dict[str, Any]]:
     """The objects under a key, none where it is missing. Raises InputError for anything else."""
     listed = record.get(key) or []
-    if not isinstance(listed, list) or not all(isinstance(one, dict) for one in listed):
+    if not isinstance(listed, list) or not all(isinstance(item, dict) for item in listed):
         raise InputError(f"{where}: expected a list of objects under {key}, got {excerpt(listed)}")
     return listed
 
@@ -105,9 +105,9 @@ def pubannotation(record: dict[str, Any]) -> dict[str, Any]:
     for number, m in enumerate(record["mentions"], start=1):
         place = {"begin": m["start"], "end": m["end"]}
         denotations.append({"id": f"T{number}", "span": place, "obj": m.get("type") or "Entity"})
-        said = {"Normalization": m["entity"]} if m.get("entity") else {}
-        said |= {name.capitalize(): True for name in ATTRIBUTES if m.get(name)}
-        for predicate, value in said.items():
+        attributes_of_mention = {"Normalization": m["entity"]} if m.get("entity") else {}
+        attributes_of_mention |= {name.capitalize(): True for name in ATTRIBUTES if m.get(name)}
+        for predicate, value in attributes_of_mention.items():
             name = f"A{len(attributes) + 1}"
             attributes.append({"id": name, "pred": predicate, "subj": f"T{number}", "obj": value})
     return {

@@ -105,8 +105,8 @@ def _annotation(at: str, line: str, name: str, text: str) -> Annotation:
     start, end = whole_number(at, "start", part[1]), whole_number(at, "end", part[2])
     checked_mention(at, text, start, end, "any", part[3])
     entity = part[5].strip() if len(part) > 5 else ""
-    said = dict(word.split("=", 1) for word in "".join(part[6:7]).split("; ") if "=" in word)
-    return Annotation(at, start, end, part[3], part[4], entity, attributes_of(said))
+    attributes = dict(word.split("=", 1) for word in "".join(part[6:7]).split("; ") if "=" in word)
+    return Annotation(at, start, end, part[3], part[4], entity, attributes_of(attributes))
 
 
 def pubtator_documents(
@@ -119,10 +119,10 @@ def pubtator_documents(
     """PubTator, as :func:`pubtator_annotations` reads it. Mentions without an entity are counted in
     `left_out` as well."""
     left_out = Counter() if left_out is None else left_out
-    for where, name, text, given in pubtator_annotations(path, encoding, left_out, used):
-        named = [a for a in given if not is_no_concept(a.entity)]
-        left_out[NO_ENTITY] += len(given) - len(named)
+    for where, name, text, marks in pubtator_annotations(path, encoding, left_out, used):
+        named = [a for a in marks if not is_no_concept(a.entity)]
+        left_out[NO_ENTITY] += len(marks) - len(named)
         linked = tuple(Mention(a.start, a.end, a.entity, 1.0, a.type, a.attributes) for a in named)
-        others = [a for a in given if is_no_concept(a.entity)]
+        others = [a for a in marks if is_no_concept(a.entity)]
         unlinked = tuple(Mention(a.start, a.end, "", 1.0, a.type, a.attributes) for a in others)
         yield Document(name, text, linked, where, unlinked)

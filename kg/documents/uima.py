@@ -102,19 +102,19 @@ def xmi_documents(
         pass
     if not view.views:
         raise InputError(f"{path}: no text in it (no cas:Sofa); expected UIMA's XMI")
-    own, text = view.views[0]
+    view_annotations, text = view.views[0]
     places = _character_places(text)
-    found = []
+    mentions = []
     for where, attributes in view.entities:
-        if attributes.get("sofa", own) != own:
+        if attributes.get("sofa", view_annotations) != view_annotations:
             left_out[OTHER_VIEWS] += 1
             continue
         with counted_unless_used(left_out, used):
-            found.append(_mention(where, attributes, text, places))
-    left_out[OTHER] += sum(sofa == own for sofa in view.others)
-    left_out[OTHER_VIEWS] += sum(sofa != own for sofa in view.others)
+            mentions.append(_mention(where, attributes, text, places))
+    left_out[OTHER] += sum(sofa == view_annotations for sofa in view.others)
+    left_out[OTHER_VIEWS] += sum(sofa != view_annotations for sofa in view.others)
     name = view.name or layout.name_file(Path(path))
-    yield make_document(name, text, found, str(path), left_out)
+    yield make_document(name, text, mentions, str(path), left_out)
 
 
 def _character_places(text: str) -> dict[int, int]:
@@ -133,8 +133,8 @@ def _mention(where: str, attributes: dict[str, str], text: str, places: dict[int
         )
     start, end = (places[end] for end in ends)
     checked = checked_mention(where, text, start, end, "any")
-    said = attributes.get
-    return checked._replace(entity=said("identifier", ""), type=said("value", ""))
+    attribute = attributes.get
+    return checked._replace(entity=attribute("identifier", ""), type=attribute("value", ""))
 
 
 def write_xmi(records: Iterable[dict[str, Any]], folder: Path, lost: Counter[str]) -> int:
@@ -150,14 +150,16 @@ def write_xmi(records: Iterable[dict[str, Any]], folder: Path, lost: Counter[str
 
 
 def _element(name: str, number: int, **attributes: Any) -> str:
-    said = " ".join(f"{k}={_quote(str(v))}" for k, v in attributes.items() if v is not None)
-    return f'<{name} xmi:id="{number}" {said}/>\n'
+    attributes_text = " ".join(
+        f"{k}={_quote(str(v))}" for k, v in attributes.items() if v is not None
+    )
+    return f'<{name} xmi:id="{number}" {attributes_text}/>\n'
 
 
 def _quote(text: str) -> str:
     """An attribute's value; line ends and tabs as numbers, or a reader would make them blanks."""
-    kept = {"\n": "&#10;", "\r": "&#13;", "\t": "&#9;"}
-    return quoteattr(NOT_XML.sub(" ", text), kept)
+    escapes = {"\n": "&#10;", "\r": "&#13;", "\t": "&#9;"}
+    return quoteattr(NOT_XML.sub(" ", text), escapes)
 
 
 def _elements(record: dict[str, Any]) -> Iterator[str]:

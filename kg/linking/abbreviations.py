@@ -116,8 +116,8 @@ def _long_form(short: str, long: str) -> int | None:
         start = _long_form_start(short, long[shift:])
     if start is None:
         return None
-    found = long[shift + start :]
-    if len(found) <= len(short) or short in found.split():
+    form = long[shift + start :]
+    if len(form) <= len(short) or short in form.split():
         return None
     return shift + start
 
@@ -169,7 +169,7 @@ def _definition_inside(text: str, match: re.Match[str]) -> Definition | None:
 def definitions(text: str) -> list[Definition]:
     """Definitions "long form (SF)" and "SF (long form)" in `text`, in order of their
     parentheses."""
-    found = []
+    pairs = []
     for match in _PARENTHESES.finditer(text):
         if "\n" in match[1] and _BREAK.search(match[1]):
             continue
@@ -179,8 +179,8 @@ def definitions(text: str) -> list[Definition]:
         else:
             definition = _definition_inside(text, match)
         if definition is not None:
-            found.append(definition)
-    return found
+            pairs.append(definition)
+    return pairs
 
 
 class ShortForms:
@@ -203,14 +203,14 @@ class ShortForms:
     def meaning(self, short: str, place: int) -> Definition | None:
         """What a short form at a place means; None where it is not defined, or its definitions
         leave it open."""
-        found = self.definitions.get(short) or self.definitions.get(short.removesuffix("s"))
-        if found is None:
+        long = self.definitions.get(short) or self.definitions.get(short.removesuffix("s"))
+        if long is None:
             return None
-        before = bisect_right(found, place, key=lambda definition: definition.short[0])
+        before = bisect_right(long, place, key=lambda definition: definition.short[0])
         if before:
-            return found[before - 1]
-        if len({self.long_form(definition).lower() for definition in found}) == 1:
-            return found[0]
+            return long[before - 1]
+        if len({self.long_form(definition).lower() for definition in long}) == 1:
+            return long[0]
         return None
 
     def expand(self, string: str, place: int) -> str:

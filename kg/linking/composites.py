@@ -65,15 +65,15 @@ def expansions(mention: str) -> Iterator[list[str]]:
     yield conjuncts
 
 
-def parts_of(mention: str, known: Callable[[str], bool]) -> list[str]:
+def parts_of(mention: str, is_name: Callable[[str], bool]) -> list[str]:
     """The phrases that a composite mention combines.
 
     The mention alone where it is known itself, and where no reading has known parts only.
     """
-    if known(mention):
+    if is_name(mention):
         return [mention]
     for parts in expansions(mention):
-        if len(set(parts)) > 1 and all(map(known, parts)):
+        if len(set(parts)) > 1 and all(map(is_name, parts)):
             return list(dict.fromkeys(parts))
     return [mention]
 
@@ -98,8 +98,8 @@ _COMMA = re.compile(r"[ \t]*,\s+\Z")
 def widen(
     text: str,
     mentions: Sequence[tuple[int, int]],
-    known: Callable[[str], bool],
-    covers: Callable[[int, int], bool] = lambda own, other: False,
+    is_name: Callable[[str], bool],
+    covers: Callable[[int, int], bool] = lambda place, other: False,
 ) -> list[tuple[int, int]]:
     """The places of names, those that are the end or the beginning of a composite mention with its
     place.
@@ -115,7 +115,7 @@ def widen(
             join = _JOIN_BEFORE.search(text, max(start - NEAR, 0), start)
             if join is not None:
                 low = _bound(places, number, number - 1, covers)
-                places[number] = _wider_start(text, places[number], join.start(), low, known), end
+                places[number] = _wider_start(text, places[number], join.start(), low, is_name), end
         if (
             text[end : end + 8].lstrip(" \t").startswith((",", *_CONJUNCTIONS))
             and places[number][0] == start
@@ -124,11 +124,11 @@ def widen(
             if join is not None:
                 high = _bound(places, number, number + 1, covers)
                 bound = len(text) if high is None else high
-                places[number] = start, _wider_end(text, places[number], join.end(), bound, known)
+                places[number] = start, _wider_end(text, places[number], join.end(), bound, is_name)
     return places
 
 
-def find_numbered(text: str, known: Callable[[str], bool]) -> list[tuple[int, int]]:
+def find_numbered(text: str, is_name: Callable[[str], bool]) -> list[tuple[int, int]]:
     """The places of phrases whose parts share their beginning and their end, and differ in a number
     or a letter: "type 1 and 2 diabetes". The longest ones, as of names."""
     places = []
@@ -150,8 +150,8 @@ def find_numbered(text: str, known: Callable[[str], bool]) -> list[tuple[int, in
         different = [*re.findall(_NUMBER, numbers[0]), number[1]]
         for start, end in product(starts, reversed(ends)):
             beginning, ending = text[start:first], text[number.end(1) : end]
-            parts = (f"{beginning}{one}{ending}" for one in different)
-            if all(map(known, parts)) and is_composite(text[start:end], known):
+            parts = (f"{beginning}{part}{ending}" for part in different)
+            if all(map(is_name, parts)) and is_composite(text[start:end], is_name):
                 places.append((start, end))
                 break
     return sorted(places)
@@ -179,7 +179,7 @@ def _bound(
 
 
 def _wider_start(
-    text: str, place: tuple[int, int], join: int, low: int | None, known: Callable[[str], bool]
+    text: str, place: tuple[int, int], join: int, low: int | None, is_name: Callable[[str], bool]
 ) -> int:
     """Where a composite mention begins that ends as `place` does: at up to three words before a
     conjunction, at `join`.
@@ -196,7 +196,14 @@ def _wider_start(
             if words is None
             else [words.start() + word.start() for word in re.finditer(_WORD, words[0])]
         )
-        wider = next((one for one in starts if is_composite(text[one:end], known)), None)
+        wider = next(
+            (
+                place_before
+                for place_before in starts
+                if is_composite(text[place_before:end], is_name)
+            ),
+            None,
+        )
         if wider is None:
             return start
         start = wider
@@ -207,7 +214,7 @@ def _wider_start(
 
 
 def _wider_end(
-    text: str, place: tuple[int, int], join: int, high: int, known: Callable[[str], bool]
+    text: str, place: tuple[int, int], join: int, high: int, is_name: Callable[[str], bool]
 ) -> int:
     """Where a composite mention ends that begins as `place` does: at up to two words behind a
     conjunction, at `join`."""
@@ -218,13 +225,13 @@ def _wider_end(
         else [words.start() + word.end() for word in re.finditer(_WORD, words[0])]
     )
     return next(
-        (end for end in reversed(ends) if is_composite(text[place[0] : end], known)), place[1]
+        (end for end in reversed(ends) if is_composite(text[place[0] : end], is_name)), place[1]
     )
 
 
-def is_composite(phrase: str, known: Callable[[str], bool]) -> bool:
+def is_composite(phrase: str, is_name: Callable[[str], bool]) -> bool:
     """Whether a phrase combines names that share a beginning or an end."""
     readings = list(expansions(phrase))[:-1]  # the last one is the phrase as it is written
-    return any(len(set(parts)) > 1 and all(map(known, parts)) for parts in readings) and not known(
-        phrase
-    )
+    return any(
+        len(set(parts)) > 1 and all(map(is_name, parts)) for parts in readings
+    ) and not is_name(phrase)

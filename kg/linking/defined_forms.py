@@ -39,16 +39,16 @@ def replace_matches(matches: list[Match], short_forms: list[Match]) -> list[Matc
     if not short_forms:
         return matches
     taken: set[int] = set()  # words
-    kept = []
+    remaining = []
     for match in short_forms:
         first, last = match[:2]
         over = bisect_right(matches, first, key=itemgetter(0)) - 1
         start, end = matches[over][:2] if over >= 0 else (-1, -1)
         if not (start < first <= end or (start == first and end > last)) and first not in taken:
-            kept.append(match)
+            remaining.append(match)
             taken.update(range(first, last + 1))
     rest = [m for m in matches if m[0] not in taken and m[1] not in taken]
-    return sorted(rest + kept, key=itemgetter(0))
+    return sorted(rest + remaining, key=itemgetter(0))
 
 
 def match_short_forms(passage: Passage, matches: list[Match]) -> Iterator[Match]:

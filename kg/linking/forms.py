@@ -70,21 +70,21 @@ class Forms:
             ends[rows[done]] = node[done] - 1
             rows, node = rows[~done], node[~done]
         roots = np.full(int(words.max(initial=0)) + 1, -1, np.int32)
-        made = cls(
+        forms = cls(
             np.zeros((int(count / WIDTH / FILLED) + 1, WIDTH), np.uint64),
             np.zeros(0, np.int32),
             roots,
         )
         slots = np.zeros(count + 1, np.uint64)  # of each node, counted from 1
-        taken, used = 1, np.zeros(len(made.keys), np.uint8)
+        taken, used = 1, np.zeros(len(forms.keys), np.uint8)
         for level in levels:
             above, word = slots[(level >> _HALF).astype(np.int64)], level & np.uint64(0xFFFFFFFF)
-            slots[taken : taken + len(level)] = made._put(above << _HALF | word, used) + 1
+            slots[taken : taken + len(level)] = forms._put(above << _HALF | word, used) + 1
             taken += len(level)
         if levels:
             roots[levels[0].astype(np.int64)] = slots[1 : len(levels[0]) + 1].astype(np.int64) - 1
-        made.values = np.full(made.keys.size, NONE, np.int32)
-        return made, np.where(ends >= 0, slots[ends + 1].astype(np.int64) - 1, -1)
+        forms.values = np.full(forms.keys.size, NONE, np.int32)
+        return forms, np.where(ends >= 0, slots[ends + 1].astype(np.int64) - 1, -1)
 
     def _bucket(self, keys: np.ndarray) -> np.ndarray:
         return ((keys * np.uint64(SPREAD) >> _HALF) * np.uint64(len(self.keys)) >> _HALF).astype(
@@ -120,12 +120,12 @@ class Forms:
         # full: the key may be in the next one
         while len(missed := missed[flat[bucket[missed] * WIDTH + WIDTH - 1] != 0]):
             bucket[missed] = (bucket[missed] + 1) % len(self.keys)
-            own = bucket[missed] * WIDTH + (self.keys[bucket[missed]] == keys[missed, None]).argmax(
-                1
-            )
-            there = flat[own] == keys[missed]
-            slots[missed[there]] = own[there]
-            missed = missed[~there]
+            slot = bucket[missed] * WIDTH + (
+                self.keys[bucket[missed]] == keys[missed, None]
+            ).argmax(1)
+            is_key = flat[slot] == keys[missed]
+            slots[missed[is_key]] = slot[is_key]
+            missed = missed[~is_key]
         return slots
 
     def longest(self, words: np.ndarray) -> Longest:
@@ -138,18 +138,18 @@ class Forms:
         place = first = np.arange(len(words))
         words = np.append(words, 0).astype(np.uint64)
         while len(place):
-            there = slots >= 0
-            first, place, slots = first[there], place[there], slots[there]
-            own = self.values[slots]
-            ends = own != NONE
-            last[first[ends]], value[first[ends]] = place[ends], own[ends]
+            is_slot = slots >= 0
+            first, place, slots = first[is_slot], place[is_slot], slots[is_slot]
+            state_values = self.values[slots]
+            ends = state_values != NONE
+            last[first[ends]], value[first[ends]] = place[ends], state_values[ends]
             continues = words[place + 1] != 0
             first = first[continues]
             place = place[continues] + 1
             above = (slots[continues] + 1).astype(np.uint64)
             slots = self._slots(above << _HALF | words[place])
-        found = np.flatnonzero(value != NONE)
-        return Longest(found, last[found], value[found])
+        final = np.flatnonzero(value != NONE)
+        return Longest(final, last[final], value[final])
 
     def find(self, words: list[int]) -> int:
         """The value of a sequence of words; NONE where it is none."""
@@ -167,8 +167,8 @@ class Forms:
         """The slot of the node below another one; -1 where there is none."""
         key, size = (slot + 1) << 32 | word, len(keys)
         slot = (((key * SPREAD & _MASK) >> 32) * len(self.keys) >> 32) * WIDTH
-        while (own := keys[slot]) != key:
-            if not own:
+        while (slot_key := keys[slot]) != key:
+            if not slot_key:
                 return -1
             slot = slot + 1 if slot + 1 < size else 0
         return slot
@@ -176,17 +176,17 @@ class Forms:
     def every(self, words: np.ndarray) -> list[tuple[int, int]]:
         """(last word, value) of each sequence that begins with the first of `words`, the shortest
         first."""
-        found = []
+        forms = []
         for count in range(1, len(words) + 1):
             longest = self._one_by_one(words[:count].tolist())
             if len(longest.first) and longest.first[0] == 0 and longest.last[0] == count - 1:
-                found.append((count - 1, int(longest.value[0])))
-        return found
+                forms.append((count - 1, int(longest.value[0])))
+        return forms
 
     def _one_by_one(self, words: list[int]) -> Longest:
         """The same for few words, of which NumPy's calls would take ten times as long."""
         keys, values, roots = self._scalar
-        found = []
+        places = []
         for first, word in enumerate(words):
             slot = roots[word] if word < len(roots) else -1
             if slot < 0:
@@ -202,5 +202,5 @@ class Forms:
                 if slot < 0:
                     break
             if best:
-                found.append(best)
-        return Longest(*np.array(found, np.int64).reshape(-1, 3).T)
+                places.append(best)
+        return Longest(*np.array(places, np.int64).reshape(-1, 3).T)

@@ -33,7 +33,7 @@ class GivenLinker:
         """The document's mentions. Raises InputError for an unknown id or offsets outside the
         text."""
         where = document.where or f"document {document.id!r}"
-        kept: list[Mention] = []
+        mentions: list[Mention] = []
         for mention in sorted(document.mentions, key=lambda m: (m.start, -m.end)):
             resolved = self._ids.resolve(mention.entity)
             if resolved.unknown and self.unknown == "error":
@@ -50,14 +50,18 @@ class GivenLinker:
                     f" is outside its text of {len(document.text)} characters."
                 )
             elif (
-                not kept
-                or mention.start >= kept[-1].end
-                or (mention.start, mention.end) == (kept[-1].start, kept[-1].end)
+                not mentions
+                or mention.start >= mentions[-1].end
+                or (mention.start, mention.end) == (mentions[-1].start, mentions[-1].end)
             ):
-                here = {m.entity for m in kept if (m.start, m.end) == (mention.start, mention.end)}
-                kept += [
-                    mention._replace(entity=one) for one in resolved.entities if one not in here
+                here = {
+                    m.entity for m in mentions if (m.start, m.end) == (mention.start, mention.end)
+                }
+                mentions += [
+                    mention._replace(entity=entity)
+                    for entity in resolved.entities
+                    if entity not in here
                 ]
             else:
                 self.left_out["inside or across another"] += 1
-        return kept
+        return mentions

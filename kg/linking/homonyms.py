@@ -41,15 +41,25 @@ Describe = Callable[[Collection[str]], Mapping[str, Description]]
 def distinguish_concepts(name: str, described: Mapping[str, Description]) -> dict[str, str]:
     """{concept: string} of the concepts that share `name`; at most one string is empty, or all
     where nothing differs."""
-    own = _bare(name)
+    bare_name = _bare(name)
     rows = []
-    for one in described.values():
-        others = [other for other in one.names if _bare(other) != own]
-        preferred = one.names[0] if one.names and others and one.names[0] == others[0] else ""
+    for description in described.values():
+        others = [other for other in description.names if _bare(other) != bare_name]
+        preferred = (
+            description.names[0]
+            if description.names and others and description.names[0] == others[0]
+            else ""
+        )
         # a short form says little
         shortest = min(others, key=lambda other: (" " not in other, len(other), other), default="")
         rows.append(
-            (one.type, one.parents, " ".join(one.definition.split()[:HEAD]), preferred, shortest)
+            (
+                description.type,
+                description.parents,
+                " ".join(description.definition.split()[:HEAD]),
+                preferred,
+                shortest,
+            )
         )
     for values in zip(*rows, strict=True):
         if len(set(map(_bare, values))) == len(values):
@@ -65,8 +75,12 @@ def _bare(name: str) -> str:
 def support(string: str, name: str, text_words: Collection[str]) -> float:
     """The share of a string's words that are in a text, 0 to 1; words of the name itself and single
     characters do not count."""
-    own = {word for word in words(string) if len(word) > 1} - {*words(name)}
-    return len(own.intersection(text_words)) / len(own) if own else 0.0
+    words_of_string = {word for word in words(string) if len(word) > 1} - {*words(name)}
+    return (
+        len(words_of_string.intersection(text_words)) / len(words_of_string)
+        if words_of_string
+        else 0.0
+    )
 
 
 class Homonyms:
@@ -90,11 +104,13 @@ class Homonyms:
             self._strings.move_to_end(key)
             return self._strings[key]
         described = self.describe(concepts)
-        found = distinguish_concepts(name, {c: described.get(c, Description()) for c in concepts})
-        self._strings[key] = found
+        texts_of_names = distinguish_concepts(
+            name, {c: described.get(c, Description()) for c in concepts}
+        )
+        self._strings[key] = texts_of_names
         if len(self._strings) > KEPT:
             self._strings.popitem(last=False)
-        return found
+        return texts_of_names
 
     def supports(
         self, name: str, concepts: Sequence[str], text: str | Collection[str] | None
@@ -120,23 +136,23 @@ def graph_descriptions(graph: KnowledgeGraph) -> Describe:
             (graph.definitions, "id", "text"),
             (graph.names, "id", "name"),
         )
-        return Numbers(graph.ids), *(_ByEntity(graph, *one) for one in rows)  # type: ignore[return-value]
+        return Numbers(graph.ids), *(_ByEntity(graph, *columns) for columns in rows)  # type: ignore[return-value]
 
     def describe(concepts: Collection[str]) -> dict[str, Description]:
         places, parents, definitions, names = tables()
         preferred, types = graph.entities["name"], graph.entities["type"]
-        found = dict.fromkeys(concepts, Description())
+        descriptions = dict.fromkeys(concepts, Description())
         for concept, place in zip(concepts, places.positions(list(concepts)).tolist(), strict=True):
             if place >= 0:
                 above = [
                     preferred[i].as_py() for i in places.positions(parents.values(place)).tolist()
                 ]
-                own = dict.fromkeys([preferred[place].as_py(), *names.values(place)])
+                entity_names = dict.fromkeys([preferred[place].as_py(), *names.values(place)])
                 definition = next(iter(definitions.values(place)), "")
-                found[concept] = Description(
-                    types[place].as_py(), " ".join(sorted(above)), definition, tuple(own)
+                descriptions[concept] = Description(
+                    types[place].as_py(), " ".join(sorted(above)), definition, tuple(entity_names)
                 )
-        return found
+        return descriptions
 
     return describe
 
@@ -151,5 +167,5 @@ class _ByEntity:
 
     def values(self, entity: int) -> list[str]:
         begin, end = np.searchsorted(self.entity, [entity, entity + 1])
-        found: list[str] = self.value.slice(begin, end - begin).to_pylist()
-        return found
+        entity_values: list[str] = self.value.slice(begin, end - begin).to_pylist()
+        return entity_values

@@ -53,9 +53,9 @@ def usable_names(names: pa.Table, kinds: Iterable[str] | None = None) -> pa.Tabl
     if not len(weak):
         return names
     ordinary = [is_ordinary_word(name) for name in names["name"].take(to_indices(weak)).to_pylist()]
-    kept = np.ones(len(names), bool)
-    kept[weak[ordinary]] = False
-    return names.take(to_indices(np.flatnonzero(kept)))
+    is_usable = np.ones(len(names), bool)
+    is_usable[weak[ordinary]] = False
+    return names.take(to_indices(np.flatnonzero(is_usable)))
 
 
 def places_of_kinds(kinds: pa.ChunkedArray) -> np.ndarray:

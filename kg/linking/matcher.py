@@ -225,16 +225,18 @@ class DictionaryLinker:
         for row, name in enumerate(iterate_strings(names["name"])):
             normal = self._normal(name)
             tokens = [] if never_matches(normal) else words(normal)
-            kept = tokens if self.level == "exact" or len(tokens) > LONGEST else kept_words(tokens)
+            matched_words = (
+                tokens if self.level == "exact" or len(tokens) > LONGEST else kept_words(tokens)
+            )
             if len(tokens) > LONGEST:
-                tokens = kept = []
-            signed = [self._words.add(word) for word in kept]
+                tokens = matched_words = []
+            signed = [self._words.add(word) for word in matched_words]
             keys.extend([abs(number) for number in signed])
             sizes.append(len(signed))
-            exact[row] = len(kept) == 1 and needs_exact_case(
+            exact[row] = len(matched_words) == 1 and needs_exact_case(
                 " ".join(kept_words(cased_words(normal)))
             )
-            as_written = len(kept) == len(tokens) and min(signed, default=0) > 0
+            as_written = len(matched_words) == len(tokens) and min(signed, default=0) > 0
             plain[row] = as_written and (
                 self.level != "inflected" or (english[row] and not has_capitals(normal))
             )
@@ -325,8 +327,8 @@ class DictionaryLinker:
     def find_name(self, string: str) -> Found | None:
         """The name that a string is as a whole; None where it is none."""
         passage = Passage(string, self.level)
-        kept = passage.words if self.level == "exact" else kept_words(passage.words)
-        value = self._forms.find([abs(self._words[word]) for word in kept])
+        matched_words = passage.words if self.level == "exact" else kept_words(passage.words)
+        value = self._forms.find([abs(self._words[word]) for word in matched_words])
         if value == NONE:
             return None
         meant = self._resolve(passage, 0, len(passage.words) - 1, value)
@@ -347,11 +349,13 @@ class DictionaryLinker:
         matches = list(map(self._select_matches, passages, self._matches(passages)))
         starts: list[int] = []
         ends: list[int] = []
-        for passage, own in zip(passages, matches, strict=True):
-            own_starts, own_ends = passage.places(own) if own else ([], [])
+        for passage, passage_matches in zip(passages, matches, strict=True):
+            own_starts, own_ends = passage.places(passage_matches) if passage_matches else ([], [])
             starts += own_starts
             ends += own_ends
-        entities = np.array([match[2] for own in matches for match in own], np.int64)
+        entities = np.array(
+            [match[2] for passage_matches in matches for match in passage_matches], np.int64
+        )
         ids = self._ids.take(to_indices(entities)).to_pylist()
         rows = zip(starts, ends, ids, repeat(1.0), repeat(""), repeat(()))
         # Mention(...) would take twice as long, a tenth of the whole
@@ -362,14 +366,16 @@ class DictionaryLinker:
     def find_all(self, passages: Sequence[Passage]) -> list[list[Found]]:
         """The names in each passage, in order, none overlapping."""
         matches = list(map(self._select_matches, passages, self._matches(passages)))
-        entities = [match[2] for own in matches for match in own]
+        entities = [match[2] for passage_matches in matches for match in passage_matches]
         ids = iter(self._ids.take(to_indices(np.array(entities, np.int64))).to_pylist())
         result = []
-        for passage, own in zip(passages, matches, strict=True):
-            found = []
-            for start, end, match in zip(*passage.places(own), own, strict=True):
-                found.append(Found(start, end, next(ids), *self._details(match[3])))
-            result.append(found)
+        for passage, passage_matches in zip(passages, matches, strict=True):
+            places = []
+            for start, end, match in zip(
+                *passage.places(passage_matches), passage_matches, strict=True
+            ):
+                places.append(Found(start, end, next(ids), *self._details(match[3])))
+            result.append(places)
         return result
 
     def _details(self, meant: Meaning | None) -> tuple[str, tuple[str, ...]]:
@@ -388,51 +394,55 @@ class DictionaryLinker:
     def _matches(self, passages: Sequence[Passage]) -> list[list[Match]]:
         """The leftmost of the longest matches in each passage, by the rules of case, form and
         ambiguity."""
-        begins, every = [0], []
+        begins, all_words = [0], []
         for passage in passages:
-            every += passage.words
-            every.append("")  # a word that no name has
-            begins.append(len(every))
-        signed = np.fromiter(map(self._words.__getitem__, every), np.int64, len(every))
-        kept, classes = self._count_classes(signed, every)
-        found = self._forms.longest(classes.astype(np.int32))
-        first, last = kept[found.first], kept[found.last]
-        differs = np.concatenate([[0], np.cumsum(signed[kept] < 0)])
-        clean = (found.value >= 0) & (last - first == found.last - found.first)
-        clean &= differs[found.last + 1] == differs[found.first]
+            all_words += passage.words
+            all_words.append("")  # a word that no name has
+            begins.append(len(all_words))
+        signed = np.fromiter(map(self._words.__getitem__, all_words), np.int64, len(all_words))
+        positions, classes = self._count_classes(signed, all_words)
+        longest = self._forms.longest(classes.astype(np.int32))
+        first, last = positions[longest.first], positions[longest.last]
+        differs = np.concatenate([[0], np.cumsum(signed[positions] < 0)])
+        clean = (longest.value >= 0) & (last - first == longest.last - longest.first)
+        clean &= differs[longest.last + 1] == differs[longest.first]
         bounds = np.searchsorted(first, begins)
         # the entity of a plain name, written as it is
-        plain = np.where(clean, found.value, NO_INDEX)
+        plain = np.where(clean, longest.value, NO_INDEX)
         # no list of it: a tuple for each would take as long as all that follows
-        rows = zip(first.tolist(), last.tolist(), found.value.tolist(), plain.tolist(), strict=True)
+        rows = zip(
+            first.tolist(), last.tolist(), longest.value.tolist(), plain.tolist(), strict=True
+        )
         counts = np.diff(bounds).tolist()
-        find_starts([passage for passage, own in zip(passages, counts, strict=True) if own])
+        find_starts([passage for passage, count in zip(passages, counts, strict=True) if count])
         return [
-            self._leftmost(passage, begin, islice(rows, own), kept, classes) if own else []
-            for passage, begin, own in zip(passages, begins, counts, strict=False)
+            self._leftmost(passage, begin, islice(rows, count), positions, classes) if count else []
+            for passage, begin, count in zip(passages, begins, counts, strict=False)
         ]
 
-    def _count_classes(self, signed: np.ndarray, every: list[str]) -> tuple[np.ndarray, np.ndarray]:
+    def _count_classes(
+        self, signed: np.ndarray, all_words: list[str]
+    ) -> tuple[np.ndarray, np.ndarray]:
         """(places of the words that count, the classes of these)."""
         skipped = signed == SKIP
         if not skipped.any():
             return np.arange(len(signed)), np.abs(signed)
         possessive = np.flatnonzero((signed[1:] == self._words[POSSESSIVE]) & skipped[:-1]) + 1
-        skipped[[place for place in possessive.tolist() if every[place - 1] == "'"]] = True
-        kept = np.flatnonzero(~skipped)
-        return kept, np.abs(signed[kept])
+        skipped[[place for place in possessive.tolist() if all_words[place - 1] == "'"]] = True
+        positions = np.flatnonzero(~skipped)
+        return positions, np.abs(signed[positions])
 
     def _leftmost(
         self,
         passage: Passage,
         begin: int,
         rows: Iterable[tuple[int, int, int, int]],
-        kept: np.ndarray,
+        positions: np.ndarray,
         classes: np.ndarray,
     ) -> list[Match]:
         """The matches of a passage whose words are those from `begin` on; rows: (first, last,
         value, plain entity)."""
-        text, starts, tokens, known = passage.text, passage.starts, passage.words, self._meant
+        text, starts, tokens, meanings = passage.text, passage.starts, passage.words, self._meant
         matches, free = list[Match](), begin
         # words that are the first of a line, in order, and one behind all
         line_starts = [*_first_words_of_lines(text, starts), len(tokens)]
@@ -445,7 +455,7 @@ class DictionaryLinker:
             while line_starts[line] <= first - begin:
                 line += 1
             if line_starts[line] <= end and self._is_cut(passage, first - begin, end):
-                last, meant = self._shorter(passage, begin, first, last, kept, classes)
+                last, meant = self._shorter(passage, begin, first, last, positions, classes)
                 if meant is None:
                     continue
                 matches.append((first - begin, last - begin, meant.entity, meant))
@@ -454,8 +464,8 @@ class DictionaryLinker:
             else:
                 key = value, text[starts[first - begin] : starts[end] + len(tokens[end])]
                 meant = (
-                    known[key]
-                    if key in known
+                    meanings[key]
+                    if key in meanings
                     else self._resolve(passage, first - begin, end, value)
                 )
                 if meant is not None and meant.by_case:
@@ -464,7 +474,7 @@ class DictionaryLinker:
                     end, meant = self._with_marks(passage, first - begin, end, value)
                     last = begin + end
                 if meant is None and last > first:
-                    last, meant = self._shorter(passage, begin, first, last, kept, classes)
+                    last, meant = self._shorter(passage, begin, first, last, positions, classes)
                 if meant is None:
                     continue
                 matches.append((first - begin, last - begin, meant.entity, meant))
@@ -515,14 +525,14 @@ class DictionaryLinker:
         begin: int,
         first: int,
         last: int,
-        kept: np.ndarray,
+        positions: np.ndarray,
         classes: np.ndarray,
     ) -> tuple[int, Meaning | None]:
         """(last word, meaning) of the longest name that begins at `first`, ends before `last` and
         fits."""
-        low, high = np.searchsorted(kept, [first, last]).tolist()
+        low, high = np.searchsorted(positions, [first, last]).tolist()
         for end, value in reversed(self._forms.every(classes[low:high])):
-            shorter = int(kept[low + end])
+            shorter = int(positions[low + end])
             at = shorter - begin
             if self._is_cut(passage, first - begin, at):
                 continue

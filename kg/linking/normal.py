@@ -216,8 +216,8 @@ def word_class(word: str, level: Level) -> str:
 def form_key(name: str) -> str:
     """A string that a name shares with all of its forms; equal keys are compared by
     :func:`compare_words`."""
-    kept = kept_words([fold_case(word) for word in cased_words(normal_text(name))])
-    return " ".join(word_class(word, "inflected") for word in kept)
+    matched_words = kept_words([fold_case(word) for word in cased_words(normal_text(name))])
+    return " ".join(word_class(word, "inflected") for word in matched_words)
 
 
 class Difference(NamedTuple):
@@ -238,12 +238,12 @@ NO_DIFFERENCE = Difference()
 def kept_words(words: Sequence[str]) -> list[str]:
     """Words without the marks that names and texts may have differently, and without a possessive
     s."""
-    kept = []
+    matched_words = []
     for place, word in enumerate(words):
         if word in SKIPPED or (word in ("s", "S") and place and words[place - 1] == "'"):
             continue
-        kept.append(word)
-    return kept
+        matched_words.append(word)
+    return matched_words
 
 
 def compare_words(
@@ -262,8 +262,8 @@ def compare_words(
     if len(kept_name) != len(kept_text) or not kept_name:
         return None
     accents = plural = spelling = False
-    for place, (one, other) in enumerate(zip(kept_name, kept_text, strict=True)):
-        one_lower, other_lower = fold_case(one), fold_case(other)
+    for place, (name_word, other) in enumerate(zip(kept_name, kept_text, strict=True)):
+        one_lower, other_lower = fold_case(name_word), fold_case(other)
         if one_lower == other_lower:
             continue
         one_bare, other_bare = without_accents(one_lower), without_accents(other_lower)
@@ -272,7 +272,7 @@ def compare_words(
             continue
         if level != "inflected" or not english:
             return None
-        if is_inflected(one, other, one_bare, other_bare):
+        if is_inflected(name_word, other, one_bare, other_bare):
             plural = True
             continue
         one_respelled, other_respelled = respell(one_bare), respell(other_bare)
@@ -286,9 +286,9 @@ def compare_words(
             if not is_numbered or one_respelled != other_respelled:
                 return None
         elif one_respelled == other_respelled:
-            if not (is_lower(one) and is_lower(other)):
+            if not (is_lower(name_word) and is_lower(other)):
                 return None
-        elif is_inflected(one, other, one_respelled, other_respelled):
+        elif is_inflected(name_word, other, one_respelled, other_respelled):
             plural = True
         else:
             return None
@@ -308,18 +308,18 @@ def compare_words(
 
 def _marks(words: Sequence[str]) -> list[tuple[int, str]]:
     """Skipped words, and before which of the others each is."""
-    marks, kept = [], 0
+    marks, count = [], 0
     for place, word in enumerate(words):
         if word in SKIPPED or (word == "s" and place and words[place - 1] == "'"):
-            marks.append((kept, word))
+            marks.append((count, word))
         else:
-            kept += 1
+            count += 1
     return marks
 
 
 def difference(name: str, text: str, level: Level = BEST, english: bool = True) -> str | None:
     """How a name and a text differ ("" : not at all, "plural", …); None where they are not one
     name."""
-    words = [cased_words(normal_text(one)) for one in (name, text)]
-    found = compare_words(words[0], words[1], level, english)
-    return None if found is None else str(found)
+    words = [cased_words(normal_text(phrase)) for phrase in (name, text)]
+    change = compare_words(words[0], words[1], level, english)
+    return None if change is None else str(change)

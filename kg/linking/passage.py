@@ -143,9 +143,9 @@ class Passage:
 
 def _is_prose(sentence: str) -> bool:
     """Whether a sentence in capitals has three words, one of them a function word or a long one."""
-    found = [word for word in cased_words(sentence) if word.isalpha()]
-    ordinary = [w for w in found if len(w) > LONGEST_SHORT_FORM or w.lower() in FUNCTION_WORDS]
-    return len(found) >= 3 and bool(ordinary)
+    letters = [word for word in cased_words(sentence) if word.isalpha()]
+    ordinary = [w for w in letters if len(w) > LONGEST_SHORT_FORM or w.lower() in FUNCTION_WORDS]
+    return len(letters) >= 3 and bool(ordinary)
 
 
 def find_starts(passages: Sequence[Passage]) -> None:
@@ -153,6 +153,9 @@ def find_starts(passages: Sequence[Passage]) -> None:
     plain = [passage for passage in passages if passage._starts is None and passage.text.isascii()]
     if len(plain) < 2:
         return
-    found = starts_of_all([one.text for one in plain], [len(one.words) for one in plain])
-    for passage, starts in zip(plain, found, strict=True):
+    all_starts = starts_of_all(
+        [plain_passage.text for plain_passage in plain],
+        [len(plain_passage.words) for plain_passage in plain],
+    )
+    for passage, starts in zip(plain, all_starts, strict=True):
         passage._starts = starts

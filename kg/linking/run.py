@@ -229,8 +229,8 @@ def _link_parts(
             load_linker,
             workers=work.processes,
             engine=work.engine,
-            finished=lambda own: bar.update(own["documents"]),
-            each=lambda own: entities.update(own.pop("entities")),
+            finished=lambda done_part: bar.update(done_part["documents"]),
+            each=lambda done_part: entities.update(done_part.pop("entities")),
         )
     plan.check_unchanged()
     documents = sum(part["documents"] for part in counts)
@@ -241,15 +241,15 @@ def _link_parts(
         )
     facts = {
         "format": FORMAT,
-        "parts": [own["documents"] for own in counts],
+        "parts": [done_part["documents"] for done_part in counts],
         "documents": documents,
         "mentions": mentions,
         "entities": len(entities),
     }
     left_out: Counter[str] = Counter()
-    for own in counts:
-        unread.update(own["unread"])
-        left_out.update(own["left_out"])
+    for done_part in counts:
+        unread.update(done_part["unread"])
+        left_out.update(done_part["left_out"])
     if folder.settings["linker"]["name"] == "given":
         facts |= {"left_out": left_out.total(), "left_out_mentions": dict(left_out)}
     if +unread:
@@ -258,14 +258,14 @@ def _link_parts(
     return folder.finish(todo, facts)
 
 
-def _print_counts(out: Path, made: dict[str, Any]) -> None:
+def _print_counts(out: Path, manifest: dict[str, Any]) -> None:
     print(
-        f"{out}: {made['documents']} documents, {made['mentions']} mentions of"
-        f" {made['entities']} entities"
+        f"{out}: {manifest['documents']} documents, {manifest['mentions']} mentions of"
+        f" {manifest['entities']} entities"
     )
-    for reason, count in made.get("left_out_mentions", {}).items():
+    for reason, count in manifest.get("left_out_mentions", {}).items():
         print(f"left out: {count:,} mentions {reason}")
-    for reason, count in made.get("unread", {}).items():
+    for reason, count in manifest.get("unread", {}).items():
         print(f"left out: {count:,} {reason}")
 
 

@@ -77,7 +77,7 @@ class NearestNames:
 
     def best(self, strings: list[str]) -> list[tuple[str, float] | None]:
         """(entity, similarity) of each string; None where no name is near enough."""
-        found: list[tuple[str, float] | None] = []
+        nearest: list[tuple[str, float] | None] = []
         for candidates in self._candidates(strings, self.k) if strings else []:
             ranked = []
             for candidate in candidates:
@@ -92,8 +92,8 @@ class NearestNames:
                 entity = candidate.concept_id
                 ranked.append((-score, kind, -self._degree.get(entity, 0), entity))
             near_enough = ranked and -min(ranked)[0] >= self.threshold
-            found.append((min(ranked)[3], -min(ranked)[0]) if near_enough else None)
-        return found
+            nearest.append((min(ranked)[3], -min(ranked)[0]) if near_enough else None)
+        return nearest
 
 
 class ScispacyLinker:
@@ -128,9 +128,11 @@ class ScispacyLinker:
                 f" at most {most:,}. Split it."
             )
         spans = [span for span in self._pipeline(text).ents if span.text.strip()]
-        found = zip(spans, self.names.best([s.text for s in spans]), strict=True)
+        linked = zip(spans, self.names.best([s.text for s in spans]), strict=True)
         return [
-            Mention(span.start_char, span.end_char, *one) for span, one in found if one is not None
+            Mention(span.start_char, span.end_char, *name)
+            for span, name in linked
+            if name is not None
         ]
 
 

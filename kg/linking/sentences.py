@@ -103,13 +103,13 @@ def split_sentences(text: str) -> list[str]:
 def _line_ends_sentence(text: str, line: int, match: re.Match[str]) -> bool:
     """Whether a line end ends a sentence; line: where its line begins."""
     end = match.start()
-    own = text[max(line, end - 400) : end].rstrip()
+    line_text = text[max(line, end - 400) : end].rstrip()
     rest = text[end + 1 : end + 1 + _LOOK]
     following = rest.lstrip(" \t\r")
-    if not own or not following or following[0] == "\n" or ITEM.match(rest):
+    if not line_text or not following or following[0] == "\n" or ITEM.match(rest):
         return True
-    last_word = own.rpartition(" ")[2]
-    if own[-1] in ",-(" or last_word.lower() in OPEN:
+    last_word = line_text.rpartition(" ")[2]
+    if line_text[-1] in ",-(" or last_word.lower() in OPEN:
         return False
     return end - line < WRAPPED or not following[0].islower()
 
@@ -121,8 +121,8 @@ def _mark_ends_sentence(text: str, line: int, match: re.Match[str]) -> bool:
     before = text[max(line, match.start() - _LOOK) : match.start()]
     if len(before) == match.start() - line and _ITEM_NUMBER.fullmatch(before):
         return False
-    found = _WORD_BEFORE.search(before)
-    word = found[0].rpartition("-")[2].rpartition("/")[2] if found else ""
+    word_before = _WORD_BEFORE.search(before)
+    word = word_before[0].rpartition("-")[2].rpartition("/")[2] if word_before else ""
     next_match = _NEXT_WORD.match(text, match.end())
     next_word = next_match[2] if next_match else ""
     begins = next_word[:1].isupper() and next_word.lower() in FUNCTION_WORDS

@@ -54,9 +54,9 @@ def _names_of_letters() -> dict[str, str]:
     """The name in lower case of each small Greek letter: alpha of α."""
     names = {}
     for letter in map(chr, range(0x03B1, 0x03CA)):
-        found = _LETTER.match(unicodedata.name(letter, ""))
-        if found is not None:
-            names[letter] = found[1].lower().replace("lamda", "lambda")
+        match = _LETTER.match(unicodedata.name(letter, ""))
+        if match is not None:
+            names[letter] = match[1].lower().replace("lamda", "lambda")
     return names
 
 
@@ -72,10 +72,10 @@ def is_numeral(word: str) -> bool:
 
 def _arabic(word: str) -> str | None:
     """The number up to 19 that a Roman one is, in digits; None where it is none."""
-    found = _ROMAN.fullmatch(word)
-    if found is None or not (found[1] or found[2]):
+    match = _ROMAN.fullmatch(word)
+    if match is None or not (match[1] or match[2]):
         return None
-    return f"{10 * len(found[1]) + _UNITS[found[2]]}{found[3]}"
+    return f"{10 * len(match[1]) + _UNITS[match[2]]}{match[3]}"
 
 
 def respell(word: str) -> str:

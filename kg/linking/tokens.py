@@ -60,12 +60,12 @@ def word_starts(text: str) -> list[int]:
 def starts_of_all(texts: Sequence[str], counts: Sequence[int]) -> list[list[int]]:
     """:func:`word_starts` of several texts in ASCII, which have `counts` words: in one step, since
     many are short."""
-    found = _ascii_starts("\n".join(texts))
+    offsets = _ascii_starts("\n".join(texts))
     begins = np.cumsum([0, *(len(text) + 1 for text in texts)])
-    found -= np.repeat(begins[:-1], counts)
-    starts, every, place = [], found.tolist(), 0
+    offsets -= np.repeat(begins[:-1], counts)
+    starts, all_starts, place = [], offsets.tolist(), 0
     for count in counts:
-        starts.append(every[place : place + count])
+        starts.append(all_starts[place : place + count])
         place += count
     return starts
 

@@ -39,7 +39,7 @@ class _Level(NamedTuple):
 
     entities: np.ndarray
     # (entities of the level, all), positive: their entries in the matrix, signs changed
-    beside: sparse.csr_matrix
+    edges: sparse.csr_matrix
     diagonal: np.ndarray
 
 
@@ -53,15 +53,15 @@ def _without(
 ) -> tuple[_Level, sparse.csr_matrix, np.ndarray]:
     """(the level, the matrix without the rows `out`, their ids): the Schur complement. No row in
     `out` may touch another."""
-    kept = np.setdiff1d(np.arange(len(ids)), out)
-    beside, diagonal = -matrix[out][:, kept].tocsr(), matrix.diagonal()[out]
-    beside.eliminate_zeros()
-    smaller = (matrix[kept][:, kept] - beside.T @ sparse.diags(1 / diagonal) @ beside).tocsr()
+    inner = np.setdiff1d(np.arange(len(ids)), out)
+    edges, diagonal = -matrix[out][:, inner].tocsr(), matrix.diagonal()[out]
+    edges.eliminate_zeros()
+    smaller = (matrix[inner][:, inner] - edges.T @ sparse.diags(1 / diagonal) @ edges).tocsr()
     level = sparse.csr_matrix(
-        (beside.data, ids[kept][beside.indices], beside.indptr), shape=(len(out), width)
+        (edges.data, ids[inner][edges.indices], edges.indptr), shape=(len(out), width)
     )
     level.sort_indices()
-    return _Level(ids[out], level, diagonal), smaller, ids[kept]
+    return _Level(ids[out], level, diagonal), smaller, ids[inner]
 
 
 def _eliminate(matrix: sparse.csr_matrix) -> tuple[list[_Level], sparse.csr_matrix, np.ndarray]:
@@ -134,7 +134,7 @@ class _Visits:
         # when it was eliminated; all in the dense matrix come last
         self.place = np.full(n, len(gone))
         self.place[gone] = np.arange(len(gone))
-        pairs = [level.beside for level in levels]
+        pairs = [level.edges for level in levels]
         if across is not None:
             coo = across.tocoo()
             wide = (np.ones(coo.nnz), (coo.row, levels[-1].entities[coo.col]))
@@ -161,9 +161,11 @@ class _Visits:
         if self.scale != 1:
             error[inside] = self._bound_error(f, s)
         value[same], error[same] = self.diagonal[a[same]], self.diagonal_error[a[same]]
-        held = ~inside & ~same
-        place = np.searchsorted(self.keys, self.place[first[held]] * len(self.place) + second[held])
-        value[held], error[held] = self.value[place], self.error[place]
+        outside = ~inside & ~same
+        place = np.searchsorted(
+            self.keys, self.place[first[outside]] * len(self.place) + second[outside]
+        )
+        value[outside], error[outside] = self.value[place], self.error[place]
         return value, error
 
     def _bound_error(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -182,25 +184,23 @@ class _Visits:
     def _back(self, level: _Level) -> None:
         """G[i, k] = sum over i's neighbours l of b[i, l] G[l, k] / M[i, i];  G[i, i] = (1 + sum of
         b[i, k] G[i, k]) / M[i, i]."""
-        held, beside = self._level_slice(level), level.beside
-        count = np.diff(beside.indptr)
+        places, edges = self._level_slice(level), level.edges
+        count = np.diff(edges.indptr)
         ends = np.cumsum(count.astype(np.int64) ** 2)
         first = 0
         while first < len(count):
             most = (ends[first - 1] if first else 0) + PAIRS
             last = max(first + 1, int(np.searchsorted(ends, most, side="right")))
-            low, high = beside.indptr[first], beside.indptr[last]
+            low, high = edges.indptr[first], edges.indptr[last]
             size = count[first:last]
-            of = np.repeat(size, size)  # for each neighbour k: how many l there are
-            begin = np.repeat(beside.indptr[first:last], size)
-            k = np.repeat(np.arange(low, high), of)
-            other = np.repeat(begin, of) + ranges(of)
-            both = self.at(
-                beside.indices[other].astype(np.int64), beside.indices[k].astype(np.int64)
-            )
+            counts = np.repeat(size, size)  # for each neighbour k: how many l there are
+            begin = np.repeat(edges.indptr[first:last], size)
+            k = np.repeat(np.arange(low, high), counts)
+            other = np.repeat(begin, counts) + ranges(counts)
+            both = self.at(edges.indices[other].astype(np.int64), edges.indices[k].astype(np.int64))
             group = k - low
             entity = np.repeat(np.arange(len(size)), size)
-            for source, target, diagonal, one in zip(
+            for source, target, diagonal, weight in zip(
                 both,
                 (self.value, self.error),
                 (self.diagonal, self.diagonal_error),
@@ -208,12 +208,12 @@ class _Visits:
                 strict=True,
             ):
                 inverse = 1 / level.diagonal[first:last]
-                sums = np.bincount(group, weights=beside.data[other] * source, minlength=high - low)
+                sums = np.bincount(group, weights=edges.data[other] * source, minlength=high - low)
                 sums = sums * np.repeat(inverse, size)
-                target[held.start + low : held.start + high] = sums
-                weighted = beside.data[low:high] * sums
-                own = np.bincount(entity, weights=weighted, minlength=len(size))
-                diagonal[level.entities[first:last]] = (one + own) * inverse
+                target[places.start + low : places.start + high] = sums
+                weighted = edges.data[low:high] * sums
+                own_sums = np.bincount(entity, weights=weighted, minlength=len(size))
+                diagonal[level.entities[first:last]] = (weight + own_sums) * inverse
             first = last
 
     def _across(
@@ -226,30 +226,33 @@ class _Visits:
         b], s[b] G~[a, a]) / (1 - max s), where s = 1 - G~ M 1 is the probability that is lost of
         each entity's walks (M 1 are `sums`).
         """
-        n, beside = level.entities, level.beside[:, ids].tocsr()
-        arriving = sums[ids] + beside.T @ (sums[n] / level.diagonal)
-        kept = self.dense @ arriving
-        self.lost[ids] = np.maximum(1 - kept, 0)
-        self.lost[n] = np.maximum(1 - (sums[n] + beside @ kept) / level.diagonal, 0)
+        n, edges = level.entities, level.edges[:, ids].tocsr()
+        arriving = sums[ids] + edges.T @ (sums[n] / level.diagonal)
+        returning = self.dense @ arriving
+        self.lost[ids] = np.maximum(1 - returning, 0)
+        self.lost[n] = np.maximum(1 - (sums[n] + edges @ returning) / level.diagonal, 0)
         self.scale = 1 / (1 - self.lost.max())
-        held = self._level_slice(level)
-        row, column = self.keys[held] // len(self.place), self.keys[held] % len(self.place)
+        places = self._level_slice(level)
+        row, column = (
+            self.keys[places] // len(self.place),
+            self.keys[places] % len(self.place),
+        )
         row -= self.place[n[0]]
         value, other = np.zeros(len(row)), self.inside[column] < 0
         # row in the level, of columns that are no dense ones
         at = self.place[column] - self.place[n[0]]
         for first in range(0, len(n), BLOCK):
             last = min(first + BLOCK, len(n))
-            towards = (beside[first:last] @ self.dense) / level.diagonal[first:last, None]
-            own = np.asarray(beside[first:last].multiply(towards).sum(axis=1)).ravel()
-            self.diagonal[n[first:last]] = (1 + own) / level.diagonal[first:last]
+            towards = (edges[first:last] @ self.dense) / level.diagonal[first:last, None]
+            own_sums = np.asarray(edges[first:last].multiply(towards).sum(axis=1)).ravel()
+            self.diagonal[n[first:last]] = (1 + own_sums) / level.diagonal[first:last]
             here = (row >= first) & (row < last)
             entries = np.flatnonzero(here & ~other)
             value[entries] = towards[row[entries] - first, self.inside[column[entries]]]
             for part in np.array_split(
                 np.flatnonzero(here & other), 1 + int((here & other).sum()) // BLOCK
             ):
-                through = beside[at[part]]
+                through = edges[at[part]]
                 products = (
                     through.data
                     * towards[
@@ -262,7 +265,10 @@ class _Visits:
         if len(pair):
             step = np.asarray(across[row[pair], at[pair]]).ravel()
             value[pair] += self.diagonal[n[row[pair]]] * step * self.diagonal[column[pair]]
-        self.value[held], self.error[held] = value, self._bound_error(n[row], column)
+        self.value[places], self.error[places] = (
+            value,
+            self._bound_error(n[row], column),
+        )
         everyone = np.concatenate([n, ids])
         self.diagonal_error[everyone] = self._bound_error(everyone, everyone)
 
@@ -310,10 +316,10 @@ def personal_steps(
         v = np.zeros_like(first)
         for _ in range(n_iter):
             v = step @ v + first
-        of = np.full(entities, -1)
-        of[block] = np.arange(len(block))
-        entries = np.flatnonzero(source & (of[row] >= 0))
-        score[entries] = v[column[entries], of[row[entries]]]
+        place = np.full(entities, -1)
+        place[block] = np.arange(len(block))
+        entries = np.flatnonzero(source & (place[row] >= 0))
+        score[entries] = v[column[entries], place[row[entries]]]
     # the place of (k, m) for each (m, k); the pattern is symmetric
     back = np.argsort(column * entities + row)
     score = np.where(source, score, score[back] * degree[column] / degree[row])

@@ -17,9 +17,9 @@ def weights(triples: np.ndarray, entities: int) -> sparse.csr_matrix:
 
     `triples` (n, 3) are indices of head, relation, tail.
     """
-    kept = np.unique(triples[triples[:, 0] != triples[:, 2]], axis=0)
-    head, tail = kept[:, 0], kept[:, 2]
-    one_way = sparse.csr_matrix((np.ones(len(kept)), (head, tail)), shape=(entities, entities))
+    distinct = np.unique(triples[triples[:, 0] != triples[:, 2]], axis=0)
+    head, tail = distinct[:, 0], distinct[:, 2]
+    one_way = sparse.csr_matrix((np.ones(len(distinct)), (head, tail)), shape=(entities, entities))
     both = (one_way + one_way.T).tocsr()
     both.sort_indices()
     return both
@@ -53,10 +53,10 @@ def iterate(
     `jump` is P (entities,). Without `n_iter` the result is the fixed point to 1e-13 of its sum.
     """
     degree = np.asarray(weight.sum(axis=1)).ravel()
-    alone, share = degree == 0, 1 / np.maximum(degree, 1)
+    isolated, share = degree == 0, 1 / np.maximum(degree, 1)
     v, done = start(len(degree), frequency), 0
     while n_iter is None or done < n_iter:
-        following = (1 - alpha) * (weight @ (share * v) + v[alone].sum() / len(v)) + alpha * jump
+        following = (1 - alpha) * (weight @ (share * v) + v[isolated].sum() / len(v)) + alpha * jump
         moved, v, done = float(np.abs(following - v).sum()), following, done + 1
         if n_iter is None and moved * (1 - alpha) / alpha < 1e-13 * v.sum():
             break

@@ -29,9 +29,10 @@ def best_relations(triples: np.ndarray, entities: int) -> np.ndarray:
     Direction is 1 where m is the head and -1 where it is the tail. Of several relations the first
     outgoing one counts, by its index, and an incoming one only without any.
     """
-    kept = triples[triples[:, 0] != triples[:, 2]]
-    ones = np.ones(len(kept), np.int64)
-    out, into = np.column_stack([kept, ones]), np.column_stack([kept[:, ::-1], -ones])
+    between_entities = triples[triples[:, 0] != triples[:, 2]]
+    ones = np.ones(len(between_entities), np.int64)
+    out = np.column_stack([between_entities, ones])
+    into = np.column_stack([between_entities[:, ::-1], -ones])
     both = np.concatenate([out, into])[:, [0, 2, 1, 3]]
     both = both[np.lexsort((both[:, 2], -both[:, 3], both[:, 1], both[:, 0]))]
     new = np.ones(len(both), bool)
@@ -98,10 +99,10 @@ class NeighbourTable:
     def __getitem__(self, entities: np.ndarray) -> np.ndarray:
         """Entity indices (n,), or -1 for no entity -> (n, k, 3) int32."""
         entities = np.asarray(entities)
-        found = self._plain.take(entities, axis=0)
+        rows = self._plain.take(entities, axis=0)
         if (unknown := entities < 0).any():
-            found[unknown] = (-1, 0, 0)
-        return found
+            rows[unknown] = (-1, 0, 0)
+        return rows
 
     def save(self, folder: str | Path) -> Path:
         """Write ``neighbours.npy``, ids and manifest to `folder`, whole or not at all. Returns the
@@ -206,9 +207,9 @@ def rank(
     }
     settings["counts"] = sha256(Path(counts)) if counts and Path(counts).is_file() else counts
     if NEIGHBOURS.is_kept(out, {"settings": settings}, fresh):
-        kept = NeighbourTable.load(out)
-        _print_counts(kept.manifest)
-        return kept
+        stored = NeighbourTable.load(out)
+        _print_counts(stored.manifest)
+        return stored
     loaded, started = KnowledgeGraph.load(graph), time.perf_counter()
     if not len(loaded.entities):
         raise InputError(f"{graph}: no entities; a neighbour table needs a graph with some")
@@ -241,13 +242,13 @@ def _rank_neighbours(
     """(the rows of the table, counts for its manifest)."""
     triples, z = graph.triple_indices(), len(graph.entities)
     weight = weights(triples, z)
-    own = (
+    scores = (
         personal(weight, alpha, dense)
         if n_iter is None
         else personal_steps(weight, alpha, n_iter, progress=True)
     )
     pairs = best_relations(triples, z)
-    score = (1 - 1 / z) * own.score + pagerank(weight, alpha, n_iter, frequency)[pairs[:, 1]]
+    score = (1 - 1 / z) * scores.score + pagerank(weight, alpha, n_iter, frequency)[pairs[:, 1]]
     loops = int((triples[:, 0] == triples[:, 2]).sum())
     number = np.diff(weight.indptr)
     facts = {
@@ -258,18 +259,18 @@ def _rank_neighbours(
             "triples from an entity to itself": loops,
             "triples that stand there twice": len(triples) - loops - int(weight.sum()) // 2,
         },
-        "score_missing_at_most": float(own.missing.max(initial=0)),
+        "score_missing_at_most": float(scores.missing.max(initial=0)),
     }
     return top(pairs, score, z, k), facts
 
 
-def _print_counts(made: dict[str, Any]) -> None:
+def _print_counts(facts: dict[str, Any]) -> None:
     print(
-        f"{made['entities']:,} entities, {made['without_neighbours']:,} without neighbours,"
-        f" {made['with_more_than_k']:,} with more than {made['settings']['k']};"
-        f" {made['seconds']:.1f} s; no score more than {made['score_missing_at_most']:.2g} too"
+        f"{facts['entities']:,} entities, {facts['without_neighbours']:,} without neighbours,"
+        f" {facts['with_more_than_k']:,} with more than {facts['settings']['k']};"
+        f" {facts['seconds']:.1f} s; no score more than {facts['score_missing_at_most']:.2g} too"
         " small"
     )
-    for reason, count in made["left_out"].items():
+    for reason, count in facts["left_out"].items():
         if count:
             print(f"left out: {count:,} {reason}")

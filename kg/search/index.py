@@ -198,35 +198,38 @@ class Index:
         k = min(k, len(self.vectors))
         if self.backend == "torch" or not len(queries) or not k:
             return top_rows(queries.to(self.device), self.vectors, k)
-        asked = np.ascontiguousarray(queries.float().cpu().numpy())
+        query_rows = np.ascontiguousarray(queries.float().cpu().numpy())
         if self.backend != "flat":
-            scores, rows = self._approximate(asked, k)
+            scores, rows = self._approximate(query_rows, k)
             return Found(scores[:, :k], rows[:, :k].astype(np.int64))
         more = min(len(self.vectors), k + 1)
-        scores, rows = self._flat(asked, more)
+        scores, rows = self._flat(query_rows, more)
         if more > k:  # a tie at the cut: rows that faiss left out may be lower
             for line in np.flatnonzero(scores[:, k - 1] == scores[:, k]):
-                again = np.sort(np.asarray(self._find_tied(asked[line], scores[line, k - 1])))
+                again = np.sort(np.asarray(self._find_tied(query_rows[line], scores[line, k - 1])))
                 above = rows[line][scores[line] > scores[line, k - 1]]
                 rows[line, :k] = np.concatenate([above, again])[:k]
         return Found(scores[:, :k], rows[:, :k].astype(np.int64))
 
-    def _flat(self, asked: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    def _flat(self, query_rows: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
         """(q, k) scores and rows by faiss, best first; of rows that share the k-th score it returns
         any."""
         if self._faiss is not None:
-            return _sort_scores(*self._faiss.search(asked, k))
+            return _sort_scores(*self._faiss.search(query_rows, k))
         faiss = _faiss()
         best: tuple[np.ndarray, np.ndarray] | None = None
         for start in range(0, len(self.vectors), BLOCK):
             part = self.vectors[start : start + BLOCK].float().numpy()
             scores, rows = faiss.knn(
-                asked, part, min(k, len(part)), metric=faiss.METRIC_INNER_PRODUCT
+                query_rows, part, min(k, len(part)), metric=faiss.METRIC_INNER_PRODUCT
             )
-            found = scores, rows + start
+            best_of_block = scores, rows + start
             if best is not None:
-                found = np.hstack([best[0], found[0]]), np.hstack([best[1], found[1]])
-            scores, rows = _sort_scores(*found)
+                best_of_block = (
+                    np.hstack([best[0], best_of_block[0]]),
+                    np.hstack([best[1], best_of_block[1]]),
+                )
+            scores, rows = _sort_scores(*best_of_block)
             best = scores[:, :k], rows[:, :k]
         assert best is not None
         return best
@@ -238,14 +241,14 @@ class Index:
             k = min(2 * k, len(self.vectors))
             scores, rows = self._flat(query[None], k)
             if scores[0, -1] < score or k == len(self.vectors):
-                found: np.ndarray = rows[0][scores[0] == score]
-                return found
+                tied: np.ndarray = rows[0][scores[0] == score]
+                return tied
 
-    def _approximate(self, asked: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    def _approximate(self, query_rows: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
         """(q, k or more) scores and rows, best first; candidates that codes have found are scored
         by their vectors."""
         if self.backend == "ivf":
-            return _sort_scores(*self._faiss.search(asked, k))
+            return _sort_scores(*self._faiss.search(query_rows, k))
         wide = min(len(self.vectors), REFINE * k)
         more = (
             {"params": _faiss().SearchParametersHNSW(efSearch=max(SEARCHING, wide))}
@@ -253,13 +256,13 @@ class Index:
             else {}
         )
         # in order: neighbours on disk are read together
-        rows = np.sort(self._faiss.search(asked, wide, **more)[1], axis=1)
+        rows = np.sort(self._faiss.search(query_rows, wide, **more)[1], axis=1)
         scores = np.empty(rows.shape, np.float32)
-        for line, (query, own) in enumerate(zip(asked, rows, strict=True)):
+        for line, (query, candidate_rows) in enumerate(zip(query_rows, rows, strict=True)):
             scores[line] = np.where(
-                own < 0,
+                candidate_rows < 0,
                 -np.inf,
-                self.vectors[torch.from_numpy(own.clip(0))].float().numpy() @ query,
+                self.vectors[torch.from_numpy(candidate_rows.clip(0))].float().numpy() @ query,
             )
         return _sort_scores(scores, rows)
 
@@ -274,17 +277,19 @@ class Index:
             return 1.0
         if queries is None:
             random = np.random.default_rng(SEED + 1)
-            own = self.vectors[
+            sample = self.vectors[
                 torch.from_numpy(np.sort(random.permutation(len(self.vectors))[:QUERIES]))
             ].float()
-            noise = torch.from_numpy(random.standard_normal(own.shape, np.float32))
-            queries = own + 0.5 * own.norm(dim=1, keepdim=True) * torch.nn.functional.normalize(
-                noise, dim=1
-            )
+            noise = torch.from_numpy(random.standard_normal(sample.shape, np.float32))
+            queries = sample + 0.5 * sample.norm(
+                dim=1, keepdim=True
+            ) * torch.nn.functional.normalize(noise, dim=1)
         k = min(RECALL, len(self.vectors))
-        exact, found = top_rows(queries, self.vectors, k).rows, self.search(queries, k).rows
+        exact, approximate = top_rows(queries, self.vectors, k).rows, self.search(queries, k).rows
         return float(
-            np.mean([len(np.intersect1d(a, b)) / k for a, b in zip(exact, found, strict=True)])
+            np.mean(
+                [len(np.intersect1d(a, b)) / k for a, b in zip(exact, approximate, strict=True)]
+            )
         )
 
     # on disk
@@ -303,7 +308,7 @@ class Index:
     def _seal(self, folder: Path, manifest: dict[str, Any]) -> None:
         """Write what faiss has made, and then the manifest with it and its recall."""
         names = [] if VECTORS in manifest["sha256"] else [VECTORS]
-        own: dict[str, Any] = {}
+        parts: dict[str, Any] = {}
         if self.backend not in EXACT:
             faiss, name = _faiss(), f"{self.backend}.faiss"
             with atomic_write(folder / name, "wb") as handle:
@@ -323,7 +328,7 @@ class Index:
             LOG.info(
                 f"{self.backend} over {rows:,} vectors of {size}: recall@{RECALL} {self.recall:.3f}"
             )
-            own = {
+            parts = {
                 self.backend: {
                     "faiss": _describe_backend(self.backend, rows, size, self.cells),
                     "recall@20": self.recall,
@@ -331,7 +336,9 @@ class Index:
             }
             names.append(name)
         sums = manifest["sha256"] | {name: sha256(folder / name) for name in names}
-        write_manifest(folder, manifest | {"sha256": sums, "backends": manifest["backends"] | own})
+        write_manifest(
+            folder, manifest | {"sha256": sums, "backends": manifest["backends"] | parts}
+        )
 
     @classmethod
     def load(cls, folder: str | Path, made_of: dict[str, Any], **settings: Any) -> Index:

@@ -85,11 +85,11 @@ def top_k(scores: csr_matrix, k: int) -> tuple[np.ndarray, np.ndarray]:
     rows, k = scores.shape[0], min(k, scores.shape[1])
     best, columns = np.zeros((rows, k), scores.dtype), np.empty((rows, k), np.int64)
     for row in range(rows):
-        own = slice(scores.indptr[row], scores.indptr[row + 1])
-        values, numbers = scores.data[own], scores.indices[own]
+        entries = slice(scores.indptr[row], scores.indptr[row + 1])
+        values, numbers = scores.data[entries], scores.indices[entries]
         if len(values) > k > 0:
-            kept = values >= np.partition(values, len(values) - k)[len(values) - k]
-            values, numbers = values[kept], numbers[kept]
+            is_top = values >= np.partition(values, len(values) - k)[len(values) - k]
+            values, numbers = values[is_top], numbers[is_top]
         order = np.lexsort((numbers, -values))[:k]
         best[row, : len(order)], columns[row, : len(order)] = values[order], numbers[order]
         if len(order) < k:  # of names that score nothing the first ones
@@ -124,17 +124,17 @@ class TfIdf:
     def search(self, queries: Sequence[str], k: int) -> tuple[np.ndarray, np.ndarray]:
         """(cosines (q, k), numbers of names (q, k)), best first; equal ones by number. Unlike names
         score 0."""
-        found = []
+        rankings = []
         for start in range(0, len(queries), self.block):
             part = self.vectors.transform([q.ljust(3) for q in queries[start : start + self.block]])
-            found.append(top_k((part @ self.columns).tocsr(), k))
-        if not found:
+            rankings.append(top_k((part @ self.columns).tocsr(), k))
+        if not rankings:
             return np.zeros((0, k), np.float32), np.zeros((0, k), np.int64)
-        scores, numbers = zip(*found, strict=True)
+        scores, numbers = zip(*rankings, strict=True)
         return np.concatenate(scores), np.concatenate(numbers)
 
     def cosines(self, queries: Sequence[str], numbers: np.ndarray) -> np.ndarray:
         """(q,) cosine of each query with the one name whose number is given with it."""
-        asked = self.vectors.transform([q.ljust(3) for q in queries])
+        query_vectors = self.vectors.transform([q.ljust(3) for q in queries])
         names = self.columns.T.tocsr()[numbers]
-        return np.asarray(asked.multiply(names).sum(1)).ravel()
+        return np.asarray(query_vectors.multiply(names).sum(1)).ravel()

@@ -214,10 +214,10 @@ class Trie:
                 f"trie: no name to build it from ({count} given, {count - len(rows)} unusable)"
             )
         if len(rows) < count:
-            kept = np.zeros(count, bool)
-            kept[rows] = True
+            is_first = np.zeros(count, bool)
+            is_first[rows] = True
             lengths = np.diff(names.offsets)
-            tokens = np.asarray(names.tokens)[np.repeat(kept, lengths)]
+            tokens = np.asarray(names.tokens)[np.repeat(is_first, lengths)]
             names = Ragged(tokens, np.concatenate([[0], lengths[rows].cumsum()]))
         trie = cls._from_names(
             names, np.zeros(len(rows), np.int64), 1, concepts[rows], vocabulary, identity
@@ -341,9 +341,9 @@ class Trie:
                 middle = (low + high) // 2
                 less = open_ & (self.tokens[np.where(open_, middle, 0)] < wanted)
                 low, high = np.where(less, middle + 1, low), np.where(open_ & ~less, middle, high)
-            found = low < last
-            found[found] = self.tokens[low[found]] == wanted[found]
-            node[rows] = np.where(found, low, -1)
+            has_token = low < last
+            has_token[has_token] = self.tokens[low[has_token]] == wanted[has_token]
+            node[rows] = np.where(has_token, low, -1)
         if not len(self):  # a forest of empty lists
             return np.full(len(lengths), -1)
         at = np.searchsorted(self.leaf_nodes, node.clip(0).astype(np.uint32)).clip(

@@ -36,10 +36,12 @@ class Checkpoint:
         self.file, self.settings, self.seconds = file, digest(settings), seconds
         self.facts: dict[str, Any] = {}
         self._saved = time.monotonic()
-        found = read_json(file.with_suffix(".json")) if file.with_suffix(".json").is_file() else {}
-        if found.get("settings") == self.settings:
-            if file.is_file() and sha256(file) == found.get("sha256"):
-                self.facts = found
+        manifest = (
+            read_json(file.with_suffix(".json")) if file.with_suffix(".json").is_file() else {}
+        )
+        if manifest.get("settings") == self.settings:
+            if file.is_file() and sha256(file) == manifest.get("sha256"):
+                self.facts = manifest
             else:
                 LOG.warning(f"{file}: damaged; training begins again")
 

@@ -39,19 +39,19 @@ def split(triples: np.ndarray, held_out: int, seed: int) -> tuple[np.ndarray, np
     return triples[~test[group]], triples[test[group]]
 
 
-def _share_parts(known: np.ndarray, test: np.ndarray, a: int, b: int) -> np.ndarray:
+def _share_parts(triples: np.ndarray, test: np.ndarray, a: int, b: int) -> np.ndarray:
     """(known triples,) whether a test triple has the same parts `a` and `b`."""
-    return np.isin(known[:, a] << 32 | known[:, b], test[:, a] << 32 | test[:, b])
+    return np.isin(triples[:, a] << 32 | triples[:, b], test[:, a] << 32 | test[:, b])
 
 
 def link_prediction(
-    model: ERModel, test: np.ndarray, known: np.ndarray, batch_size: int = 128
+    model: ERModel, test: np.ndarray, triples: np.ndarray, batch_size: int = 128
 ) -> dict[str, float]:
     """Filtered MRR and Hits@1/3/10 (heads and tails together, realistic ranks) of `test` (n, 3)."""
     evaluator = RankBasedEvaluator(filtered=True)
     # PyKEEN compares every known triple with every one of a batch: only those can count that share
     # two parts with a test triple.
-    known = known[_share_parts(known, test, 0, 1) | _share_parts(known, test, 1, 2)]
+    triples = triples[_share_parts(triples, test, 0, 1) | _share_parts(triples, test, 1, 2)]
     batch_size = max(1, min(batch_size, SCORES // model.num_entities))
     result = evaluator.evaluate(
         model,
@@ -59,6 +59,6 @@ def link_prediction(
         torch.from_numpy(test[np.argsort(test[:, 1], kind="stable")]),
         batch_size=batch_size,
         use_tqdm=False,
-        additional_filter_triples=[torch.from_numpy(known)],
+        additional_filter_triples=[torch.from_numpy(triples)],
     )
     return {name: float(result.get_metric(metric)) for name, metric in METRICS.items()}

@@ -185,9 +185,9 @@ class TransR(PyKEENTransR):
         scores = entities.new_empty(len(entity), len(entities))
         for r in relation.unique().tolist():
             rows = relation == r
-            every = self.project(entities, r)
+            projected = self.project(entities, r)
             scores[rows] = -torch.cdist(
-                every[entity[rows]] + sign * relations[r], every, p=self.norm
+                projected[entity[rows]] + sign * relations[r], projected, p=self.norm
             )
         return scores
 

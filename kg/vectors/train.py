@@ -454,12 +454,12 @@ def start_table(
             f"{folder}: vectors of {table.entity.shape[1]}, expected dim {dim}; give --dim or"
             " another table"
         )
-    made = table.manifest.get("settings", {})
-    if (made.get("held_out"), made.get("seed")) != (held_out, seed):
+    settings = table.manifest.get("settings", {})
+    if (settings.get("held_out"), settings.get("seed")) != (held_out, seed):
         raise InputError(
-            f"{folder}: trained with held_out {made.get('held_out')} and seed {made.get('seed')},"
-            f" here {held_out} and {seed}: it has seen triples that TransR is scored on. Give the"
-            " same ones."
+            f"{folder}: trained with held_out {settings.get('held_out')} and seed"
+            f" {settings.get('seed')}, here {held_out} and {seed}: it has seen triples"
+            " that TransR is scored on. Give the same ones."
         )
     return table.entity, table.relation
 

@@ -421,7 +421,7 @@ class KeBioLM(PaperModule):
     @property
     def unseen(self) -> Tensor:
         """(E,) bool: entities that the training text never mentions."""
-        return torch.from_numpy(self.trainer.datamodule.known == 0)  # type: ignore[attr-defined]
+        return torch.from_numpy(self.trainer.datamodule.frequency == 0)  # type: ignore[attr-defined]
 
     def shift(self) -> dict[str, Tensor]:
         """:func:`entity_shift` of the entity table."""

@@ -51,7 +51,7 @@ def linking_measures(
     )
     blind, _ = encoder.text_states(hidden, batch.attention_mask)
     groups = {
-        name: (batch.known >= least) & (batch.known <= most)
+        name: (batch.frequency >= least) & (batch.frequency <= most)
         for name, (least, most) in GROUPS.items()
     }
     measures: dict[str, Any] = {f"mentions{name}": group.sum() for name, group in groups.items()}
@@ -74,7 +74,7 @@ def _link_mentions(
         query = encoder.mention_projection(boundary_states(text, batch.mention).float())
     right = encoder.link(text, batch.mention)[2][:, 0] == batch.entity
     rank = 1 / entity_ranks(query, encoder.entity, batch.entity)
-    unlinked = batch.known == 0
+    unlinked = batch.frequency == 0
     among = query.new_zeros(len(query), dtype=torch.double)
     among[unlinked] = 1 / entity_ranks(
         query[unlinked], encoder.entity, batch.entity[unlinked], unseen

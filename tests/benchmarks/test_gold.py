@@ -95,7 +95,7 @@ def test_an_independent_script_has_the_same_scores(
     if place.is_file():
         place = place.rename(named)
     own = Gold(gold=[place], gold_format=form)
-    (result,) = Evaluate(part=Folds(graph=graph), own=own).run()
+    (result,) = Evaluate(part=Folds(graph=graph), annotated=own).run()
     expected = score_by_hand(records, graph)
     scores = result.scores[OVERALL]
     assert {k: scores[k] for k in ("precision", "recall", "f1")} == pytest.approx(
@@ -245,7 +245,7 @@ def test_mentions_of_other_types_do_not_count(graph: Path, tmp_path: Path) -> No
     scores = {}
     for types in ((), ("A",)):
         own = Gold(gold=[file], gold_types=types)
-        result = Evaluate(own=own, part=Folds(graph=graph)).run()[-1]
+        result = Evaluate(annotated=own, part=Folds(graph=graph)).run()[-1]
         scores[types] = result.scores[OVERALL]
     # three are found; of type A one is gold, one is another's, and one is wrong
     assert scores[()]["precision"] == pytest.approx(2 / 3)
@@ -309,7 +309,7 @@ def test_ids_are_read_as_everywhere_and_a_repeated_annotation_counts_once(
     (tmp_path / "x.pubtator").write_text("\n".join(lines) + "\n\n")
     caplog.set_level("INFO")
     own = Gold(gold=[tmp_path / "x.pubtator"])
-    (result,) = Evaluate(own=own, part=Folds(graph=graph)).run()
+    (result,) = Evaluate(annotated=own, part=Folds(graph=graph)).run()
     assert result.scores[OVERALL]["f1"] == pytest.approx(1)
     assert "left out: 1 repeated annotations" in caplog.text
 

@@ -28,7 +28,6 @@ from datamodules.linking import Dictionary
 from datamodules.options import Files
 from datamodules.tasks.linking import linking_task
 from inference.linkers import Names
-from kg.search.names import TfIdf
 from tests.fakes import linking as fakes
 from tests.fakes import results as fake
 
@@ -125,9 +124,7 @@ def test_similarity_is_the_highest_cosine_with_a_gold_name(data: Path, runs: Pat
             by_hand.append(min(each))
     assert np.allclose(found, by_hand, atol=1e-5) and len(right) == len(found)
     assert right.sum() == sum(p["rank"] == 1 for p in run.predictions)
-    assert (
-        similarity.target_similarity(names, ["anything"], frozenset(), TfIdf(names.strings)) == 0.0
-    )
+    assert similarity.TargetNames(names).similarity(["anything"], frozenset()) == 0.0
 
 
 def test_figure_2_has_every_mention_in_a_bin(data: Path, runs: Path, tmp_path: Path) -> None:

@@ -50,10 +50,10 @@ def test_the_lowest_threshold_that_reaches_it_is_taken() -> None:
     rights = [True] * 600 + [True, False] * 200
     answers = answers_of(rights)
     choice = p.choose_threshold(answers, 0.98)
-    assert choice is not None and choice.dev.kept == 600
+    assert choice is not None and choice.dev.answered == 600
     assert choice.threshold == pytest.approx(answers[599].score)
     lower = p.choose_threshold(answers, 0.85)
-    assert lower is not None and lower.dev.kept == 700  # 700 of 800: bound 0.84
+    assert lower is not None and lower.dev.answered == 700  # 700 of 800: bound 0.84
     shown = p.format_precision(0.98, answers, answers)
     assert "98 %, with 95 % confidence over 10 thresholds" in shown
     assert "left out: right, wrong" in shown and "200, 200" in shown and "60.0 %" in shown
@@ -71,7 +71,7 @@ def test_thresholds_are_chosen_by_scores_alone_and_ties_are_kept_together() -> N
     assert p.thresholds_of([]) == []
     assert p.thresholds_of([n / 20 for n in range(1, 21)])[0] == pytest.approx(19 / 20)
     tied = answers_of([True] * 4, [1.0, 1.0, 1.0, 0.5])
-    assert p.count_answers(tied, 1.0).kept == 3
+    assert p.count_answers(tied, 1.0).answered == 3
 
 
 @pytest.mark.parametrize(

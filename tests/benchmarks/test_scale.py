@@ -129,7 +129,7 @@ def test_backends_are_measured_against_the_first(
 
 def test_synthetic_names_are_seeded_and_held_ones_are_others() -> None:
     rows, again = (torch.cat(list(scale_search.synthetic(2000, 8))) for _ in range(2))
-    held = torch.cat(list(scale_search.synthetic(2000, 8, held=True)))
+    held = torch.cat(list(scale_search.synthetic(2000, 8, is_held_out=True)))
     assert (
         torch.equal(rows, again)
         and rows.shape == (2000, 8)

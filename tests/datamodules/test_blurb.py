@@ -64,7 +64,7 @@ def chemprot(
     tmp_path: Path, found: Counter[str] | None = None, **changed: list
 ) -> dict[str, Relation]:
     return {
-        e.id: e for e in blurb.chemprot(*fakes.chemprot(tmp_path / "c_", **changed), found=found)
+        e.id: e for e in blurb.chemprot(*fakes.chemprot(tmp_path / "c_", **changed), counts=found)
     }
 
 
@@ -150,7 +150,7 @@ def test_a_broken_chemprot_line_is_named(tmp_path, file, row, message):
 def test_ddi_pairs_from_the_archive_and_from_a_folder(tmp_path):
     path = fakes.ddi(tmp_path / "d.zip", train=2)
     found: Counter[str] = Counter()
-    read = blurb.ddi(path, "DDICorpus/Train", found=found)
+    read = blurb.ddi(path, "DDICorpus/Train", counts=found)
     assert len(read) == 10 and {e.document for e in read} == {"DDI-DrugBank.d0", "DDI-DrugBank.d1"}
     assert [(e.text, e.label) for e in read[:5]] == [
         ("@DRUG$ raises @DRUG$.", "mechanism"),
@@ -170,7 +170,7 @@ def test_ddi_pairs_from_the_archive_and_from_a_folder(tmp_path):
 def one_document(tmp_path: Path, xml: str, found: Counter[str] | None = None) -> list[Relation]:
     (tmp_path / "T").mkdir(exist_ok=True)
     text_file(tmp_path / "T" / "a.xml", xml)
-    return blurb.ddi(tmp_path, "T", found=found)
+    return blurb.ddi(tmp_path, "T", counts=found)
 
 
 def test_what_is_odd_in_the_ddi_corpus_is_counted(tmp_path):
@@ -274,7 +274,7 @@ def test_a_broken_gad_line_is_named(tmp_path, text, message):
 
 def test_gad_counts_sentences_without_a_marker(tmp_path):
     found: Counter[str] = Counter()
-    blurb.gad(text_file(tmp_path / "x.tsv", "a @GENE$\t1\nb @GENE$ @DISEASE$\t0\n"), found=found)
+    blurb.gad(text_file(tmp_path / "x.tsv", "a @GENE$\t1\nb @GENE$ @DISEASE$\t0\n"), counts=found)
     assert found == {blurb.MARKER: 1}
 
 
@@ -322,7 +322,7 @@ def test_real_iob(tmp_path):
     ):
         found: Counter[str] = Counter()
         read = formats.bio(
-            tmp_path / f"ner_iob/{name}-IOB/{split}.tsv", tokens=True, merged="E", found=found
+            tmp_path / f"ner_iob/{name}-IOB/{split}.tsv", tokens=True, merged="E", counts=found
         )
         assert sum(len(e.entities) for e in read) == mentions, (name, split)
         assert not found[formats.OPENED]
@@ -342,7 +342,7 @@ def test_real_chemprot(tmp_path):
         stem = f"{tmp_path}/chemprot/chemprot_{part}_"
         names = (f"abstracts{end}", f"entities{end}", "gold_standard")
         found: Counter[str] = Counter()
-        read = blurb.chemprot(*(Path(f"{stem}{n}.tsv") for n in names), found=found)
+        read = blurb.chemprot(*(Path(f"{stem}{n}.tsv") for n in names), counts=found)
         assert len(read) == pairs and found[blurb.CROSS] == cross
         assert sum(len(e.gold) for e in read if e.label != "false") == gold - cross
         assert all(any(m in e.text for m in blurb.CHEMPROT_MARKERS) for e in read)

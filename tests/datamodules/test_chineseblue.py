@@ -62,7 +62,7 @@ def test_adjacent_entities_of_one_type_stay_two(tmp_path):
 def test_an_inside_tag_without_its_beginning_opens_an_entity_and_is_counted(tmp_path):
     found: Counter[str] = Counter()
     path = text_file(tmp_path / "x.txt", "a I_x\nb O\nc B_x\nd I_y\ne I_y\n\nf I_y\n")
-    first, second = bio(path, tokens=False, found=found)
+    first, second = bio(path, tokens=False, counts=found)
     assert first.entities == [(0, 1, "x"), (2, 3, "x"), (3, 5, "y")] and second.entities == [
         (0, 1, "y")
     ]
@@ -117,7 +117,7 @@ def test_of_more_columns_the_first_and_the_last_are_taken_and_counted(tmp_path, 
     ]
     found = Counter()
     text = "\n".join(row.replace(" ", separator) for row in rows) + "\n"
-    read = bio(text_file(tmp_path / "x.tsv", text), tokens=True, found=found)
+    read = bio(text_file(tmp_path / "x.tsv", text), tokens=True, counts=found)
     assert [(e.text, e.entities) for e in read] == [("EU rejects", [(0, 2, "ORG")]), ("call", [])]
     assert found[COLUMNS] == 3
 
@@ -140,7 +140,7 @@ def test_the_encoding_is_what_is_asked_for(tmp_path):
 
 def test_pubtator_keeps_types_and_mentions_without_an_entity(tmp_path):
     found: Counter[str] = Counter()
-    read = pubtator(fake_documents.pubtator(tmp_path / "x.txt"), found=found)
+    read = pubtator(fake_documents.pubtator(tmp_path / "x.txt"), counts=found)
     assert [e.id for e in read] == ["101", "102", "103"] and all(e.words is None for e in read)
     assert ("Se", "Disease") in surfaces(read[0])  # has entity -1
     assert ("糖尿病", "Disease") in surfaces(read[2])
@@ -215,7 +215,7 @@ def mention(text: str, surface: str, offset: object) -> dict:
 def test_mentions_in_another_case_or_one_off_are_counted_and_others_refused(tmp_path):
     found: Counter[str] = Counter()
     values = [mention("查tct了", "TCT", "1"), mention("头痛", "头痛", "1")]
-    read = chineseblue.mentions(fakes.json_lines(tmp_path / "x.json", values), found=found)
+    read = chineseblue.mentions(fakes.json_lines(tmp_path / "x.json", values), counts=found)
     assert [surfaces(e) for e in read] == [[("tct", "t")], [("头痛", "t")]]
     assert found == {chineseblue.OTHER_CASE: 1, chineseblue.MOVED: 1, chineseblue.REPEATED: 0}
     for offset, message in (
@@ -250,7 +250,7 @@ def test_nested_offsets_must_match(tmp_path):
     value["entities"] = [{"start_idx": 0, "end_idx": 1, "type": "s", "entity": "头痛"}] * 2
     assert (
         len(
-            chineseblue.read_nested(fakes.json_list(tmp_path / "x.json", [value]), found=found)[
+            chineseblue.read_nested(fakes.json_list(tmp_path / "x.json", [value]), counts=found)[
                 0
             ].entities
         )
@@ -281,7 +281,7 @@ def test_pairs_are_marked_once_with_all_their_relations(tmp_path):
     found: Counter[str] = Counter()
     facts = [*fakes.FACTS, ("甲", [fakes.FACTS[0][1][0]])]
     facts[0] = (facts[0][0], facts[0][1] * 2)
-    read = chineseblue.triples(fakes.triples(tmp_path / "dev.json", facts), found=found)
+    read = chineseblue.triples(fakes.triples(tmp_path / "dev.json", facts), counts=found)
     assert [e.id for e in read] == ["dev:1.1", "dev:2.1", "dev:2.2", "dev:3.1"]
     assert (
         read[0].text == "乙病@[S]乙病[/S]患者可用[O]甲药[/O]治疗。" and read[0].document == "dev:1"
@@ -470,7 +470,7 @@ def test_real_cblue(tmp_path):
     ):
         found: Counter[str] = Counter()
         read = chineseblue.triples(
-            folder / f"CMeIE_resplit_{split}.json", found=found, classes=classes
+            folder / f"CMeIE_resplit_{split}.json", counts=found, classes=classes
         )
         assert (len({e.document for e in read}), len(read)) == (sentences, examples)
         assert sum(len(e.gold) for e in read) + found[chineseblue.REPEATED] == triples

@@ -60,7 +60,7 @@ def test_its_text_masks_and_mentions_are_those_of_smedbert(fake_smedbert: Folder
         ):
             assert torch.equal(getattr(ours, name), getattr(theirs, name)), name
         assert set(spans(theirs.masked.span)) | set(spans(theirs.unmasked.span)) <= set(
-            spans(ours.asked)
+            spans(ours.targets)
         )
 
 
@@ -75,19 +75,19 @@ def test_every_mention_is_asked_for_and_some_are_hidden_or_exchanged(
             batch = made.batch(indices, epoch)
             own = {
                 span: int(entity)
-                for span, entity in zip(spans(batch.asked), batch.candidates[:, 0], strict=True)
+                for span, entity in zip(spans(batch.targets), batch.candidates[:, 0], strict=True)
             }
             read = dict(
                 zip(spans(batch.mentions.span), batch.mentions.entity.tolist(), strict=True)
             )
-            assert set(read) <= set(own) and int(batch.counts[2]) == len(own) == len(batch.asked)
+            assert set(read) <= set(own) and int(batch.counts[2]) == len(own) == len(batch.targets)
             asked, given = asked + len(own), given + len(read)
             exchanged += sum(own[span] != entity for span, entity in read.items())
     assert given / asked == pytest.approx(0.7, abs=0.02)
     assert exchanged / asked == pytest.approx(0.2, abs=0.02)  # a drawn one is seldom the same
     none = data(fake_smedbert, exchanged=0.0, hidden=0.0)
     batch = none.batch(none.order(0)[0], 0)
-    assert torch.equal(batch.mentions.span, batch.asked) and torch.equal(
+    assert torch.equal(batch.mentions.span, batch.targets) and torch.equal(
         batch.mentions.entity, batch.candidates[:, 0]
     )
 
@@ -96,7 +96,7 @@ def test_candidates_are_the_sequences_others_and_drawn_ones(fake_smedbert: Folde
     made = data(fake_smedbert)
     batch: ERNIEBatch = made.batch(made.order(0)[0], 0)
     for row in range(len(batch.input_ids)):
-        inside = batch.asked[:, 0] == row
+        inside = batch.targets[:, 0] == row
         own = set(batch.candidates[inside, 0].tolist())
         for gold, *others in batch.candidates[inside].tolist():
             there = [other for other in others if other >= 0]
@@ -124,7 +124,9 @@ def test_a_blank_batch_counts_nothing(fake_smedbert: Folders) -> None:
     made = data(fake_smedbert)
     batch = made.batch(made.order(0)[0], -1, blank=True)
     assert (
-        batch.counts.tolist() == [0, 0, 0] and not len(batch.asked) and (batch.order == -100).all()
+        batch.counts.tolist() == [0, 0, 0]
+        and not len(batch.targets)
+        and (batch.order == -100).all()
     )
 
 

@@ -38,7 +38,7 @@ def right(*pairs: tuple[str, str]) -> list[Pair]:
 
 def test_rows_of_one_question_are_taken_together(tmp_path: Path) -> None:
     found: Counter[str] = Counter()
-    read = questions(fakes.write_dialogues(tmp_path / "neike.csv", ROWS), found=found)
+    read = questions(fakes.write_dialogues(tmp_path / "neike.csv", ROWS), counts=found)
     # the first row goes over lines 2 and 3
     assert [(p.id, p.first, p.second, p.label) for p in read] == [
         ("neike:2", "乙病怎么治 得了乙病 三天了", "吃甲药，多休息", "1"),
@@ -177,7 +177,7 @@ def test_real_questions(tmp_path: Path) -> None:
     with tarfile.open(REAL / "zh_text" / "toyhom_neike_sample.tar.gz") as archive:
         archive.extractall(tmp_path, filter="data")
     found: Counter[str] = Counter()
-    read = questions(next(tmp_path.rglob("*.csv")), found=found)
+    read = questions(next(tmp_path.rglob("*.csv")), counts=found)
     assert len(read) == len({p.document for p in read}) == 7266 and (
         found[REPEATED],
         found[FURTHER],

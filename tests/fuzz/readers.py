@@ -503,12 +503,12 @@ READERS: dict[str, Reader] = {
     ),
     "pairs": Reader(
         written("a.txt", fake_chinese.pairs),
-        counted(lambda p, found: formats.pairs(p, found=found), "a.txt"),
+        counted(lambda p, found: formats.pairs(p, counts=found), "a.txt"),
         text_lines,
     ),
     "gad": Reader(
         written("a.tsv", fake_blurb.gad),
-        counted(lambda p, found: blurb.gad(p, found=found), "a.tsv"),
+        counted(lambda p, found: blurb.gad(p, counts=found), "a.tsv"),
         text_lines,
     ),
     "chemprot": Reader(
@@ -526,7 +526,7 @@ READERS: dict[str, Reader] = {
     ),
     "cMedQANER": Reader(
         written("a.json", fake_chinese.mentions),
-        counted(lambda p, found: chineseblue.mentions(p, found=found), "a.json"),
+        counted(lambda p, found: chineseblue.mentions(p, counts=found), "a.json"),
     ),
     "CMeEE": Reader(
         written("a.json", fake_chinese.nested), no_rows(chineseblue.read_nested, "a.json")

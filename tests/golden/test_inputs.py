@@ -290,7 +290,7 @@ def test_reranker(tokenizer: PreTrainedTokenizerFast) -> None:
             [3] * 7 + [0, 0, 1, 1, 2, 2],
         ],
         "scores": [[-2.5, 0, -2], [0, 0, 0], [0, -2, -2.5]],
-        "there": [[True] * 4, [True, False, False, True], [True] * 4],
+        "exists": [[True] * 4, [True, False, False, True], [True] * 4],
         "right": [[False, False, True, False], [False, False, False, True], [False] * 4],
         "counts": [2],
     }
@@ -322,7 +322,7 @@ def test_reranker_data(tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> No
         "second": [[0] * 5 + [1] * 6, [0] * 8 + [1, 1, 0]],
         "owner": [[3] * 5 + [0, 0, 1, 1, 2, 2], [3] * 8 + [0, 0, 3]],
         "scores": [[-2.5, 0, -2], [0, 0, 0]],
-        "there": [[True] * 4, [True, False, False, True]],
+        "exists": [[True] * 4, [True, False, False, True]],
         "right": [[False, False, True, False], [False, False, False, True]],
         "counts": [2],
     }

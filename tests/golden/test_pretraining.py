@@ -56,7 +56,7 @@ def test_kebiolm(small: Small) -> None:
         "bio_labels": [[0, 0, 1, 0, 1, 2, 2, 0, 1, 0, 0, 0], [0, 1, 2, 0, 1, 0] + [N] * 6],
         "mention": [[0, 2, 3], [0, 4, 7], [0, 8, 9], [1, 1, 3], [1, 4, 5]],
         "entity": [0, 3, 2, 1, 2],
-        "known": [1, 1, 2, 1, 2],
+        "frequency": [1, 1, 2, 1, 2],
         "counts": [5, 18, 5],
     }
     blank = list_values(data.collate([data.example(1, Scripted([0.0] * 3, []), False).blank()]))
@@ -219,7 +219,7 @@ def test_ernie(small: Small) -> None:
     second.finish()
     assert list_values(batch) == TEXTS | {
         "mentions": {"span": [[0, 2, 3], [0, 9, 10], [1, 4, 6]], "entity": [3, 2, 1]},
-        "asked": [[0, 2, 3], [0, 4, 7], [0, 9, 10], [1, 4, 6], [1, 2, 3]],
+        "targets": [[0, 2, 3], [0, 4, 7], [0, 9, 10], [1, 4, 6], [1, 2, 3]],
         # its own, then D, H, P and R of A without it; H and P of B
         "candidates": [
             [0, -1, 1, 2, 3],

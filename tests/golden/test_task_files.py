@@ -39,7 +39,7 @@ def test_characters(tmp_path: Path) -> None:
     found = Counter[str]()
     path = write(tmp_path / "train.txt", CHARACTERS)
     entities = [(0, 2, "symptom"), (4, 5, "body"), (5, 6, "body"), (6, 7, "drug")]
-    assert formats.bio(path, tokens=False, found=found) == [
+    assert formats.bio(path, tokens=False, counts=found) == [
         Tagged("train:1", "train:1", "痛风😀\u3000脚头头", entities, None),
         Tagged("train:10", "train:10", "头", [(0, 1, "body")], None),
     ]
@@ -67,7 +67,7 @@ def test_tokens(tmp_path: Path) -> None:
     found = Counter[str]()
     path = write(tmp_path / "train.tsv", TOKENS)
     words = [(0, 4), (5, 6), (7, 9), (10, 13), (14, 15), (16, 20), (21, 22)]
-    assert formats.bio(path, tokens=True, found=found, merged="Disease") == [
+    assert formats.bio(path, tokens=True, counts=found, merged="Disease") == [
         Tagged(
             "train:1",
             "train:1",
@@ -106,7 +106,7 @@ def test_pubtator(tmp_path: Path) -> None:
     found = Counter[str]()
     path = write(tmp_path / "x.pubtator", PUBTATOR)
     entities = [(0, 4, "Disease"), (7, 14, "Disease"), (10, 14, "Sign")]
-    assert formats.pubtator(path, found=found) == [Tagged("7", "7", "Gout 😀\nis pain", entities)]
+    assert formats.pubtator(path, counts=found) == [Tagged("7", "7", "Gout 😀\nis pain", entities)]
     assert +found == {formats.OVERLAP: 1}
     assert formats.pubtator(path, merged="E")[0].entities == [
         (0, 4, "E"),
@@ -147,7 +147,7 @@ def test_mentions(tmp_path: Path) -> None:
     record["mention_data"] = [{"mention": m, "type": t, "offset": o} for m, t, o in given]
     path = write_lines(tmp_path / "train.json", {"text": "无", "mention_data": []}, record)
     found = Counter[str]()
-    assert chineseblue.mentions(path, found=found) == [
+    assert chineseblue.mentions(path, counts=found) == [
         Tagged("train:1", "train:1", "无", []),
         Tagged(
             "train:2",
@@ -177,7 +177,7 @@ def test_nested_entities(tmp_path: Path) -> None:
     first["entities"] += [entity(2, 2, "sym", "痛"), entity(1, 2, "sym", "头痛")]
     path = write(tmp_path / "CMeEE_dev.json", json.dumps([first, {"text": "无", "entities": []}]))
     found = Counter[str]()
-    assert chineseblue.read_nested(path, found=found) == [
+    assert chineseblue.read_nested(path, counts=found) == [
         Tagged(
             "CMeEE_dev:1", "CMeEE_dev:1", "😀头痛", [(1, 2, "bod"), (1, 3, "sym"), (2, 3, "sym")]
         ),
@@ -222,7 +222,7 @@ def test_triples(tmp_path: Path) -> None:
     treats, prevents = classes = chineseblue.schema(schema)
     assert classes == ["药物|治疗|疾病", "药物|预防|疾病"]
     path, found = write_lines(tmp_path / "dev.json", record), Counter[str]()
-    assert chineseblue.triples(path, found=found, classes=classes) == [
+    assert chineseblue.triples(path, counts=found, classes=classes) == [
         Relation(
             "dev:1.1",
             "dev:1",
@@ -271,7 +271,7 @@ def test_questions(tmp_path: Path) -> None:
         "gb18030",
     )
     head, foot, found = "头痛 怎么办 我 头痛。", "脚痛 脚。", Counter[str]()
-    assert ranking.questions(path, found=found) == [
+    assert ranking.questions(path, counts=found) == [
         Pair("neike:2", group(head), head, "多喝水。", "1"),
         Pair("neike:4", group(head), head, '睡，"好"😀', "1"),
         Pair("neike:6", group(foot), foot, "多喝水。", "1"),
@@ -299,7 +299,7 @@ def test_chemprot(tmp_path: Path) -> None:
         "1\tCPR:4\tArg1:T3\tArg2:T4\n1\tCPR:9\tArg1:T3\tArg2:T4\n1\tCPR:3\tArg1:T1\tArg2:T2\n",
     )
     found, mentions = Counter[str](), dict[tuple[str, str], str]()
-    assert blurb.chemprot(abstracts, entities, gold, found=found, mentions=mentions) == [
+    assert blurb.chemprot(abstracts, entities, gold, counts=found, mentions=mentions) == [
         Relation("1.T3.T4", "1", "@CHEMICAL$-@GENE$ vs. toes.", "CPR:4", ["CPR:4", "CPR:9"]),
         Relation("1.T3.T5", "1", "@CHEM-GENE$ vs. toes.", "false", ["false"]),
         Relation("2.T1.T2", "2", "@GENE$ binds @CHEMICAL$.", "false", ["false"]),
@@ -334,7 +334,7 @@ def test_ddi(tmp_path: Path) -> None:
     """Offsets include the last character. Of an entity of two parts the first has the marker."""
     write(tmp_path / "Train" / "b" / "d1.xml", DDI)
     found, mentions = Counter[str](), dict[tuple[str, str], str]()
-    assert blurb.ddi(tmp_path, "Train", found=found, mentions=mentions) == [
+    assert blurb.ddi(tmp_path, "Train", counts=found, mentions=mentions) == [
         Relation(
             "DDI.d1.s0.p0",
             "DDI.d1",
@@ -375,7 +375,7 @@ def test_gad(tmp_path: Path) -> None:
     expected: list[Sequence[str]] = [rows[0], rows[1]]
     bare = write(tmp_path / "train.tsv", "".join(f"{text}\t{label}\r\n" for text, label in rows))
     found = Counter[str]()
-    assert blurb.gad(bare, found=found) == [
+    assert blurb.gad(bare, counts=found) == [
         Relation(f"train:{n}", f"train:{n}", text, label, [label])
         for n, (text, label) in enumerate(expected, start=1)
     ]

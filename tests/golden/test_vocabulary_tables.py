@@ -73,7 +73,7 @@ def test_triples_without_a_heading(tmp_path: Path) -> None:
         tables.read(
             path,
             missing="add",
-            given=tables.TableFiles(headerless=True),
+            table_files=tables.TableFiles(headerless=True),
             origin=tables.Origin(language="de"),
         )
     )

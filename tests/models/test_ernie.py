@@ -102,7 +102,7 @@ def test_states_losses_and_gradients_equal_the_equations(fake_smedbert: Folders)
         torch.testing.assert_close(states[row, : len(slow)], slow, atol=2e-5, rtol=1e-4)
         finals.append(slow)
     for (row, first, _), candidates in zip(
-        batch.asked.tolist(), batch.candidates.tolist(), strict=True
+        batch.targets.tolist(), batch.candidates.tolist(), strict=True
     ):
         wanted = model.to_entity(finals[row][first])  # type: ignore[operator]
         score = torch.stack([wanted @ model.encoder.entity[c] for c in candidates if c >= 0])

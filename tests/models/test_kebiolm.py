@@ -375,7 +375,7 @@ def test_validation_counts(fake_kebiolm: Folders) -> None:
     )  # type: ignore[assignment]
     model.log_dict = lambda values, **_: logged.update(values)  # type: ignore[method-assign,assignment]
     batch = made.batch(made.held_out_indices, -1)
-    batch = batch._replace(known=torch.arange(len(batch.entity)) % 3)
+    batch = batch._replace(frequency=torch.arange(len(batch.entity)) % 3)
 
     def link(
         text: Tensor, mention: Tensor, gold: Tensor | None = None
@@ -391,7 +391,7 @@ def test_validation_counts(fake_kebiolm: Folders) -> None:
     model.encoder.link = link  # type: ignore[union-attr,method-assign,assignment]
     model.encoder.detect_mentions = lambda text, mask: batch.mention[:-1]  # type: ignore[union-attr,method-assign]
     logged = validate(model, [batch])
-    n, unseen = len(batch.entity), int((batch.known == 0).sum())
+    n, unseen = len(batch.entity), int((batch.frequency == 0).sum())
     assert logged["val/linking_acc1"].item() == pytest.approx((n - 1) / n)
     assert logged["val/linking_acc1_unseen"].item() == pytest.approx((unseen - 1) / unseen)
     assert logged["val/mentions_unseen"].item() == unseen
@@ -512,7 +512,7 @@ def test_ranks_by_hand(fake_kebiolm: Folders) -> None:
     batch, encoder = made.batch(made.order(0)[0], 0), model.encoder
     assert encoder is not None
     known = np.arange(len(encoder.entity)) % 4
-    made.known, batch = known, batch._replace(known=torch.from_numpy(known)[batch.entity])
+    made.frequency, batch = known, batch._replace(frequency=torch.from_numpy(known)[batch.entity])
     model._trainer = SimpleNamespace(datamodule=made)  # type: ignore[assignment]
     with torch.no_grad():
         encoder.entity[3] = encoder.entity[1]
@@ -604,7 +604,7 @@ def test_validation_links_on_the_text_and_with_every_mention_masked(
     assert encoder is not None
     count = len(batch.mention)
     known = torch.tensor([0, 1, 2, 0, 5, 6])[torch.arange(count) % 6]
-    batch = batch._replace(known=known)
+    batch = batch._replace(frequency=known)
     assert (batch.mention[:, 2] - batch.mention[:, 1] > 1).any() and (
         batch.input_ids != batch.original_ids
     ).any()

@@ -77,7 +77,7 @@ def test_what_is_read(inputs: RerankerInputs) -> None:
         False,
     ]
     none = inputs.example(NONE)
-    assert none.there.tolist() == [True, True, False, True] and none.right.tolist() == [
+    assert none.exists.tolist() == [True, True, False, True] and none.right.tolist() == [
         False,
         False,
         False,

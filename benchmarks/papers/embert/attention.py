@@ -52,18 +52,18 @@ FILES = ("figure2.csv", "figure2.png", "figure3.csv", "figure3.png", "summary.js
 def format_summary(summary: Mapping[str, Any]) -> str:
     """The means as a few lines."""
     lines = []
-    for name, own in summary["figure2"]["encoders"].items():
+    for name, encoder_values in summary["figure2"]["encoders"].items():
         for part, direction in itertools.product(PARTS, DIRECTIONS):
-            for kind, means in own[part].get(direction, {}).items():
+            for kind, means in encoder_values[part].get(direction, {}).items():
                 synonym, random = means["synonym"]["mean"], means["random"]["mean"]
                 d = means["synonym - random"]
                 lines.append(
-                    f"{name}, {part} ({own[part]['sentences']}), {direction}, {kind}: synonym"
-                    f" {synonym:.3f}, random {random:.3f}, difference {d['mean']:+.3f}"
+                    f"{name}, {part} ({encoder_values[part]['sentences']}), {direction}, {kind}:"
+                    f" synonym {synonym:.3f}, random {random:.3f}, difference {d['mean']:+.3f}"
                     f" [{d['low']:+.3f}, {d['high']:+.3f}], p = {d['p']:.4f}"
                 )
-    for name, own in summary["figure3"]["encoders"].items():
-        for measure, mean in own.items():
+    for name, encoder_values in summary["figure3"]["encoders"].items():
+        for measure, mean in encoder_values.items():
             if isinstance(mean, dict):
                 lines.append(
                     f"{name}, {measure}: {mean['mean']:.3f} [{mean['low']:.3f},"

@@ -71,7 +71,7 @@ def likeness(sentences: Sequence[Weights]) -> Likeness:
         result[direction] = {}
         for kind, alike in LIKENESS.items():
             result[direction][kind] = {
-                name: [alike(own["original"], own[name]) for own in pairs] for name in NAMES[1:]
+                name: [alike(maps["original"], maps[name]) for maps in pairs] for name in NAMES[1:]
             }
     return result
 
@@ -111,32 +111,33 @@ def figure2(
     of_readers = [
         weights(encoder, sentences, layer) for encoder, layer in zip(readers, layers, strict=True)
     ]
-    alike = [likeness(own) for own in of_readers]
+    alike = [likeness(encoder_maps) for encoder_maps in of_readers]
     parts = {
         name: np.flatnonzero([fits(sentence) for sentence in sentences])
         for name, fits in PARTS.items()
     }
     result: dict[str, Any] = {"sentences": len(sentences), "encoders": {}}
-    for encoder, own, layer in zip(readers, alike, layers, strict=True):
+    for encoder, encoder_maps, layer in zip(readers, alike, layers, strict=True):
         summary: dict[str, Any] = {"layer": layer, "layers": encoder.layers}
         for name, rows in parts.items():
             summary[name] = {"sentences": len(rows)}
             if len(rows):
-                summary[name] |= _summarize_likeness(own, rows)
+                summary[name] |= _summarize_likeness(encoder_maps, rows)
         result["encoders"][encoder.name] = summary
-    gains = [_subtract_random(own) for own in alike]
+    gains = [_subtract_random(encoder_maps) for encoder_maps in alike]
     if len(readers) > 1:
         differences: dict[str, dict[str, Any]] = {}
         for direction, kinds in gains[0].items():
             differences[direction] = {
-                kind: difference(gains[1][direction][kind], own) for kind, own in kinds.items()
+                kind: difference(gains[1][direction][kind], encoder_maps)
+                for kind, encoder_maps in kinds.items()
             }
         result[f"synonym - random, {readers[0].name} - {readers[1].name}"] = differences
     write_likeness(out / "figure2.csv", readers, sentences, alike)
     gain = gains[0]["entity to context"]["spearman"]
     row = choose_row(pick, "PICK2", np.asarray(gain))
     result["drawn row"] = row
-    drawn = [own[row] for own in of_readers]
+    drawn = [encoder_maps[row] for encoder_maps in of_readers]
     draw_lines(out / "figure2.png", readers, layers, sentences[row], drawn)
     return result
 
@@ -152,9 +153,11 @@ def write_likeness(
         writer.writerow([*about, *(f"{kind} {name}" for kind, name in columns)])
         for i, s in enumerate(sentences):
             names = [getattr(s, name) for name in NAMES]
-            for encoder, own in zip(readers, alike, strict=True):
+            for encoder, encoder_values in zip(readers, alike, strict=True):
                 for direction in DIRECTIONS:
-                    values = [f"{own[direction][kind][name][i]:.6f}" for kind, name in columns]
+                    values = [
+                        f"{encoder_values[direction][kind][name][i]:.6f}" for kind, name in columns
+                    ]
                     row = [i, s.document, s.entity, *names, s.shared, encoder.name, direction]
                     writer.writerow([*row, *values])
 
@@ -181,13 +184,13 @@ def draw_lines(
         tokens = encoder.tokens(text)
         before, after = near(len(left), len(right), SHOWN2)
         first = len(left) - before
-        shown = np.concatenate([left[first:], right[:after]]).astype(int)
+        layers_drawn = np.concatenate([left[first:], right[:after]]).astype(int)
         # a gap where the entity is
         places = [*range(before), *range(before + 2, before + 2 + after)]
         for line, direction in enumerate(DIRECTIONS):
             axis = grid[line][column]
             for name in NAMES:
-                values = of_readers[column][direction][name][first : first + len(shown)]
+                values = of_readers[column][direction][name][first : first + len(layers_drawn)]
                 axis.plot(
                     places,
                     values,
@@ -195,7 +198,7 @@ def draw_lines(
                     markersize=3,
                     label=f"{name}: {label(getattr(sentence, name), path)}",
                 )
-            names = [label(tokens[i], path) for i in shown]
+            names = [label(tokens[i], path) for i in layers_drawn]
             axis.set_xticks([*places, before + 0.5], [*names, "[ENT]"], fontproperties=font)
             axis.set(
                 title=f"{encoder.name}, layer {layer} of {encoder.layers}: {direction}",

@@ -39,9 +39,9 @@ def join_parts(tokenizer: PreTrainedTokenizerFast, parts: Sequence[str]) -> Text
     """
     ids, places = [int(tokenizer.cls_token_id)], []  # type: ignore[arg-type]
     for part in parts:
-        own = tokenizer(part, add_special_tokens=False, verbose=False)["input_ids"]
-        places.append(np.arange(len(ids), len(ids) + len(own)))
-        ids += own
+        part_ids = tokenizer(part, add_special_tokens=False, verbose=False)["input_ids"]
+        places.append(np.arange(len(ids), len(ids) + len(part_ids)))
+        ids += part_ids
     return Text([*ids, int(tokenizer.sep_token_id)], places)  # type: ignore[arg-type]
 
 

@@ -10,10 +10,10 @@ import numpy as np
 from scipy import stats
 
 
-def layer_of(place: int, of: int, layers: int) -> int:
-    """The layer (from 1) of an encoder of `layers` that is as deep as layer `place` of `of`,
+def layer_of(place: int, total: int, layers: int) -> int:
+    """The layer (from 1) of an encoder of `layers` that is as deep as layer `place` of `total`,
     rounded up."""
-    return -(-place * layers // of)
+    return -(-place * layers // total)
 
 
 def to_context(attention: np.ndarray, entity: np.ndarray, context: np.ndarray) -> np.ndarray:
@@ -60,10 +60,10 @@ def share(
 
     itself: False leaves out of `keys`, not of `among`, the query itself.
     """
-    kept = attention[np.ix_(queries, keys)]
+    selected = attention[np.ix_(queries, keys)]
     if not itself:
-        kept = kept * (queries[:, None] != keys[None, :])
-    return float((kept.sum(1) / attention[np.ix_(queries, among)].sum(1)).mean())
+        selected = selected * (queries[:, None] != keys[None, :])
+    return float((selected.sum(1) / attention[np.ix_(queries, among)].sum(1)).mean())
 
 
 def even(queries: np.ndarray, keys: np.ndarray, among: np.ndarray, itself: bool = True) -> float:

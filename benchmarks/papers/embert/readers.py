@@ -60,8 +60,10 @@ def mean_of(values: Values) -> dict[str, float]:
 
 def difference(first: Values, second: Values) -> dict[str, float]:
     """second - first over the same sentences: mean, 95 % interval, p of the paired bootstrap."""
-    one, two = (np.stack([np.asarray(v), np.ones(len(v))], axis=1) for v in (first, second))
-    c = compare_systems({0: one}, {0: two})
+    first_counts, two = (
+        np.stack([np.asarray(v), np.ones(len(v))], axis=1) for v in (first, second)
+    )
+    c = compare_systems({0: first_counts}, {0: two})
     return {"mean": c.difference, "low": c.low, "high": c.high, "p": c.p_bootstrap}
 
 

@@ -163,19 +163,19 @@ def swaps(
 
     def iterate_swaps() -> Iterator[tuple[str, Swap]]:
         for mention in occurrences:
-            own = mention.surface
+            surface = mention.surface
             same = set(names_of(mention.entity))
-            others = sorted(n for n in same if n.strip() and n.casefold() != own.casefold())
+            others = sorted(n for n in same if n.strip() and n.casefold() != surface.casefold())
             if not others:
                 left_out[ALONE] += 1
                 continue
             if mention.entity not in kinds:
                 left_out[UNKNOWN] += 1
                 continue
-            folded = {n.casefold() for n in (*same, own, mention.entity)}
+            folded = {n.casefold() for n in (*same, surface, mention.entity)}
             key = _key(sample.seed, mention)
             rng = np.random.default_rng(int(key, 16))
-            names = pool.get((kinds[mention.entity], len(own)), ())
+            names = pool.get((kinds[mention.entity], len(surface)), ())
             order = (
                 rng.permutation(len(names)) if len(names) <= 64 else rng.integers(0, len(names), 64)
             )
@@ -185,15 +185,15 @@ def swaps(
                 continue
             # another length moves every token behind the name to another position, which alone
             # changes its weights
-            others = [n for n in others if len(n) == len(own)] or others
+            others = [n for n in others if len(n) == len(surface)] or others
             synonym = others[int(rng.integers(len(others)))]
-            sides = _contexts(mention, sample, max(len(own), len(synonym)), left_out)
+            sides = _contexts(mention, sample, max(len(surface), len(synonym)), left_out)
             if sides is None:
                 continue
-            if any(name in side for name in (own, synonym) for side in sides):
+            if any(name in side for name in (surface, synonym) for side in sides):
                 left_out[AGAIN] += 1
                 continue
-            yield key, Swap(mention.document, mention.entity, *sides, own, synonym, drawn)
+            yield key, Swap(mention.document, mention.entity, *sides, surface, synonym, drawn)
 
     return _draw_sentences(iterate_swaps(), sample.sentences), left_out
 
@@ -213,17 +213,17 @@ def halves(
 
     def iterate_halves() -> Iterator[tuple[str, Halves]]:
         for mention in occurrences:
-            own = mention.surface
-            if own not in pieces_by_name:
-                pieces_by_name[own] = tuple(pieces_of(own))
-            pieces = pieces_by_name[own]
+            surface = mention.surface
+            if surface not in pieces_by_name:
+                pieces_by_name[surface] = tuple(pieces_of(surface))
+            pieces = pieces_by_name[surface]
             if len(pieces) < 2:
                 left_out[WHOLE] += 1
                 continue
-            if "".join(pieces) != own:
+            if "".join(pieces) != surface:
                 left_out[UNLIKE] += 1
                 continue
-            sides = _contexts(mention, sample, len(own), left_out)
+            sides = _contexts(mention, sample, len(surface), left_out)
             if sides is not None:
                 yield (
                     _key(sample.seed, mention),

@@ -67,11 +67,11 @@ def figure3(
         [encoder.join((s.left, s.adjective, s.atomic, s.right)) for encoder in readers]
         for s in sentences
     ]
-    kept = [i for i, texts in enumerate(cut) if all(map(_has_both_parts, texts))]
-    if not kept:
+    places = [i for i, texts in enumerate(cut) if all(map(_has_both_parts, texts))]
+    if not places:
         raise InputError("no sentence whose long entity has tokens in both of its parts")
-    sentences = [sentences[i] for i in kept]
-    texts_of = list(zip(*(cut[i] for i in kept), strict=True))  # (readers, sentences)
+    sentences = [sentences[i] for i in places]
+    texts_of = list(zip(*(cut[i] for i in places), strict=True))  # (readers, sentences)
     shares: list[list[dict[str, float]]] = []
     maps: list[list[np.ndarray]] = []
     for encoder, texts, layer in zip(readers, texts_of, layers, strict=True):
@@ -79,10 +79,10 @@ def figure3(
         shares.append(list(map(inner, texts, maps[-1])))
     measures = [name for name in shares[0][0] if not name.endswith(", even")]
     result: dict[str, Any] = {"sentences": len(sentences), "encoders": {}}
-    for encoder, own, layer in zip(readers, shares, layers, strict=True):
+    for encoder, maps_of_encoder, layer in zip(readers, shares, layers, strict=True):
         summary: dict[str, Any] = {"layer": layer, "layers": encoder.layers}
         for name in measures:
-            values, flat = _column(own, name), _column(own, f"{name}, even")
+            values, flat = _column(maps_of_encoder, name), _column(maps_of_encoder, f"{name}, even")
             summary[name] = mean_of(values) | {
                 "even": float(np.mean(flat)),
                 "- even": difference(flat, values),
@@ -100,7 +100,10 @@ def figure3(
         gain = gain - _column(shares[1], name)
     row = choose_row(pick, "PICK3", gain)
     result["drawn row"] = row
-    drawn = [(texts[row], own[row]) for texts, own in zip(texts_of, maps, strict=True)]
+    drawn = [
+        (texts[row], maps_of_encoder[row])
+        for texts, maps_of_encoder in zip(texts_of, maps, strict=True)
+    ]
     draw_maps(out / "figure3.png", readers, layers, drawn)
     return result
 
@@ -129,8 +132,8 @@ def write_shares(
         writer.writerow([*about, *shares[0][0]])
         for row, s in enumerate(sentences):
             names = [row, s.document, s.entity, s.adjective, s.atomic]
-            for encoder, texts, own in zip(readers, texts_of, shares, strict=True):
-                cells = [f"{value:.6f}" for value in own[row].values()]
+            for encoder, texts, encoder_shares in zip(readers, texts_of, shares, strict=True):
+                cells = [f"{value:.6f}" for value in encoder_shares[row].values()]
                 writer.writerow([*names, encoder.name, len(texts[row].ids), *cells])
 
 
@@ -154,14 +157,14 @@ def draw_maps(
     for encoder, (text, attention) in zip(readers, drawn, strict=True):
         left, adjective, atomic, right = text.parts
         before, after = near(len(left), len(right), max(0, SHOWN3 - len(adjective) - len(atomic)))
-        shown = np.concatenate(
+        values = np.concatenate(
             [left[len(left) - before :], adjective, atomic, right[:after]]
         ).astype(int)
         names = encoder.tokens(text)
         pictures.append(
             (
-                attention[np.ix_(shown, shown)],
-                [label(names[i], path) for i in shown],
+                attention[np.ix_(values, values)],
+                [label(names[i], path) for i in values],
                 before,
                 len(adjective),
                 len(atomic),

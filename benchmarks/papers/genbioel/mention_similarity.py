@@ -24,28 +24,26 @@ BINS = 10
 FILES = ("figure2.csv", "figure2.png")
 
 
-def target_similarity(
-    names: Names, parts: Sequence[str], gold: frozenset[str], tfidf: TfIdf
-) -> float:
-    """The highest cosine of a string of the mention with a name of its gold concepts; the lowest
-    over composite parts."""
-    by_concept = _names_by_concept(names)
-    own = sorted(set[str]().union(*(by_concept[concept] for concept in gold)))
-    if not own:
-        return 0.0
-    targets = tfidf.vectors.transform([name.ljust(3) for name in own])
-    asked = tfidf.vectors.transform([names.normalised(p).ljust(3) for p in parts])
-    return float((asked @ targets.T).max(axis=1).toarray().min())
+class TargetNames:
+    """The names of a dictionary, with those of each concept and their TF-IDF vectors."""
 
-
-def _names_by_concept(names: Names) -> dict[str, list[str]]:
-    kept: dict[str, list[str]] | None = names.__dict__.get("_by_concept")
-    if kept is None:
-        kept = names.__dict__["_by_concept"] = defaultdict(list)
+    def __init__(self, names: Names) -> None:
+        self.names, self.tfidf = names, TfIdf(names.strings)
+        self.by_concept: dict[str, list[str]] = defaultdict(list)
         for string, concepts in names.concepts.items():
             for concept in concepts:
-                kept[concept].append(string)
-    return kept
+                self.by_concept[concept].append(string)
+
+    def similarity(self, parts: Sequence[str], gold: frozenset[str]) -> float:
+        """The highest cosine of a string of the mention with a name of its gold concepts; the
+        lowest over composite parts."""
+        names_of_gold = sorted(set[str]().union(*(self.by_concept[concept] for concept in gold)))
+        if not names_of_gold:
+            return 0.0
+        vectors = self.tfidf.vectors
+        targets = vectors.transform([name.ljust(3) for name in names_of_gold])
+        mention = vectors.transform([self.names.normalised(part).ljust(3) for part in parts])
+        return float((mention @ targets.T).max(axis=1).toarray().min())
 
 
 def accuracy_by_similarity(run: Run) -> tuple[np.ndarray, np.ndarray]:
@@ -54,14 +52,13 @@ def accuracy_by_similarity(run: Run) -> tuple[np.ndarray, np.ndarray]:
     rules = run.result.protocol["normalisation"]
     similarity, right = [], []
     for number, fold in enumerate(run.folds):
-        names = Names(fold.dictionary, rules)
-        tfidf = TfIdf(names.strings)
+        targets = TargetNames(Names(fold.dictionary, rules))
         for p in run.predictions:
             if p["fold"] != number:
                 continue
             gold = fold.dictionary.concepts_of(chain.from_iterable(p["gold"]))
             if gold:
-                similarity.append(target_similarity(names, p["parts"], gold, tfidf))
+                similarity.append(targets.similarity(p["parts"], gold))
                 right.append(p["rank"] == 1)
     return np.array(similarity), np.array(right, dtype=bool)
 

@@ -52,10 +52,10 @@ def draw(runs: Sequence[Path], out: Path | None = None) -> Path:
     axis = figure.subplots()
     for number, name in enumerate(dict.fromkeys(row[0] for row in rows)):
         for entities, style in zip(KEYS.values(), ("-", ":"), strict=True):
-            own = [(step, value) for n, e, step, value in rows if (n, e) == (name, entities)]
-            if own:
+            line = [(step, value) for n, e, step, value in rows if (n, e) == (name, entities)]
+            if line:
                 label = name if entities == "all" else f"{name}, {entities}"
-                axis.plot(*zip(*own, strict=True), style, color=f"C{number % 10}", label=label)
+                axis.plot(*zip(*line, strict=True), style, color=f"C{number % 10}", label=label)
     axis.set(xlabel="step", ylabel="mean cosine to the start", title="Entity vectors of KeBioLM")
     axis.set_ylim(min(0, axis.get_ylim()[0]), 1.02)
     axis.legend(fontsize="small")

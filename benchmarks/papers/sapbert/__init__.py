@@ -18,7 +18,7 @@ def figures(
     pooling: Pooling | None = None,
     device: str = "cpu",
     *,
-    shown: Shown,
+    chosen: Shown,
 ) -> None:
     """Figures 1 and 2: names in the plane, and similarities of positive and negative pairs, before
     and after training.
@@ -38,4 +38,4 @@ def figures(
 
     options = LinkerOptions(pooling=pooling, device=device)
     with claimed_files(out, FILES, fresh):
-        draw(model, ckpt, base, pairs, out, shown, options)
+        draw(model, ckpt, base, pairs, out, chosen, options)

@@ -53,10 +53,10 @@ def inputs(model: str, ckpt: str | None, base: str | None, pairs: Path | None) -
     if not config.is_file():
         raise InputError(f"MODEL={model}: no config.yaml beside its export; give BASE= and PAIRS=")
     run = yaml.safe_load(config.read_text())
-    own = pairs or run["data"]["init_args"].get("pairs")
-    if not own:
+    pairs_folder = pairs or run["data"]["init_args"].get("pairs")
+    if not pairs_folder:
         raise InputError(f"MODEL={model}: its run has no pairs of names; give PAIRS=")
-    return base or run["model"]["init_args"]["encoder"], Path(own)
+    return base or run["model"]["init_args"]["encoder"], Path(pairs_folder)
 
 
 def chosen_names(pairs: Pairs, concepts: int, seed: int) -> tuple[list[str], list[str]]:
@@ -136,8 +136,8 @@ def histogram(values: np.ndarray) -> np.ndarray:
     return counts / max(1, counts.sum())
 
 
-def overlap(one: np.ndarray, two: np.ndarray) -> float:
-    return float(np.minimum(histogram(one), histogram(two)).sum())
+def overlap(first: np.ndarray, two: np.ndarray) -> float:
+    return float(np.minimum(histogram(first), histogram(two)).sum())
 
 
 def draw(
@@ -146,7 +146,7 @@ def draw(
     base: str | None,
     pairs_folder: Path | None,
     out: Path | None,
-    shown: Shown,
+    chosen: Shown,
     options: LinkerOptions,
 ) -> dict[str, Any]:
     """Draw both figures; returns what figures.json holds. Raises InputError."""
@@ -157,7 +157,7 @@ def draw(
     after = embedder(encoder(model, ckpt), options)
     # the one difference is the training
     before = embedder(encoder(base), replace(options, pooling=cast(Any, after.pooling)))
-    names, owners = chosen_names(pairs, shown.concepts, shown.seed)
+    names, owners = chosen_names(pairs, chosen.concepts, chosen.seed)
     result: dict[str, Any] = {
         "before": base,
         "after": model,
@@ -165,12 +165,12 @@ def draw(
         "pairs": str(folder),
         "names": len(names),
         "concepts": len(set(owners)),
-        "method": shown.method,
-        "seed": shown.seed,
+        "method": chosen.method,
+        "seed": chosen.seed,
     }
     encoders = {"before": before, "after": after}
-    result |= draw_concepts(encoders, names, owners, shown, out)
-    result |= draw_similarities(encoders, pairs, shown, out)
+    result |= draw_concepts(encoders, names, owners, chosen, out)
+    result |= draw_similarities(encoders, pairs, chosen, out)
     write_json(out / "figures.json", result)
     print(
         f"{out}/figure1.png: silhouette of {result['concepts']} concepts"
@@ -189,7 +189,7 @@ def draw_concepts(
     encoders: Mapping[str, Embedder],
     names: Sequence[str],
     owners: Sequence[str],
-    shown: Shown,
+    chosen: Shown,
     out: Path,
 ) -> dict[str, Any]:
     """Figure 1: the names of some concepts in the plane, before and after. Returns the
@@ -203,7 +203,7 @@ def draw_concepts(
     rows = []
     for axis, (title, embed) in zip(axes, encoders.items(), strict=True):
         vectors = embed(names).numpy()
-        at = plane(vectors, shown.method, shown.seed)
+        at = plane(vectors, chosen.method, chosen.seed)
         axis.scatter(at[:, 0], at[:, 1], c=[colours[c] for c in owners], cmap="tab20", s=18)
         apart = result[f"silhouette {title}"] = silhouette(vectors, owners)
         axis.set(title=f"{title}: silhouette {apart:.3f}", xticks=[], yticks=[])
@@ -218,7 +218,7 @@ def draw_concepts(
 
 
 def draw_similarities(
-    encoders: Mapping[str, Embedder], pairs: Pairs, shown: Shown, out: Path
+    encoders: Mapping[str, Embedder], pairs: Pairs, chosen: Shown, out: Path
 ) -> dict[str, Any]:
     """Figure 2: cosines of right and wrong pairs, before and after. Returns how many there are,
     their medians and overlaps."""
@@ -229,7 +229,7 @@ def draw_similarities(
     grid = drawing.subplots(2, 2, sharex=True)
     shares: dict[str, np.ndarray] = {}
     for line, (title, embed) in zip(grid, encoders.items(), strict=True):
-        cosines = pair_similarities(embed, pairs, shown.batches, shown.seed)
+        cosines = pair_similarities(embed, pairs, chosen.batches, chosen.seed)
         for axis, kind in zip(line, ("natural", "mined"), strict=True):
             both = {sign: cosines[f"{kind} {sign}"] for sign in ("positive", "negative")}
             for sign, values in both.items():

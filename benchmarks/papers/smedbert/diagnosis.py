@@ -74,18 +74,18 @@ def dimensions(vectors: Tensor) -> float:
     return float(spread.sum() ** 2 / (spread**2).sum().clamp_min(1e-300))
 
 
-def measures(plain: Tensor, own: Tensor, foreign: Tensor) -> dict[str, float]:
+def measures(plain: Tensor, right: Tensor, foreign: Tensor) -> dict[str, float]:
     """MEASURES of a layer's vectors (n, d) of the names read in the three ways."""
     cosine = torch.nn.functional.cosine_similarity
     values = (
-        cosine(own, plain).mean(),
-        cosine(own, foreign).mean(),
+        cosine(right, plain).mean(),
+        cosine(right, foreign).mean(),
         among_others(plain),
-        among_others(own),
+        among_others(right),
         dimensions(plain),
-        dimensions(own),
+        dimensions(right),
         plain.norm(dim=1).mean(),
-        own.norm(dim=1).mean(),
+        right.norm(dim=1).mean(),
     )
     return dict(zip(MEASURES, map(float, values), strict=True))
 
@@ -118,11 +118,11 @@ def linked_alone(
         informed = mentions.neighbours[:, 0] >= 0
     rows = mentions.span[:, 0].tolist()
     counts = Counter(rows)
-    kept = torch.tensor(
+    mask = torch.tensor(
         [m for m, row in enumerate(rows) if counts[row] == 1 and bool(informed[m])],
         dtype=torch.long,
     )
-    return [rows[m] for m in kept.tolist()], type(mentions)(*(part[kept] for part in mentions))
+    return [rows[m] for m in mask.tolist()], type(mentions)(*(part[mask] for part in mentions))
 
 
 def slice_mentions(mentions: Any, begin: int) -> Any:

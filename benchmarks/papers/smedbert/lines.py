@@ -68,12 +68,12 @@ def draw(file: Path, scored: list[Point], x: str, y: str, title: str) -> None:
     figure = Figure(figsize=(6, 4), layout="constrained")
     axis = figure.subplots()
     for line in dict.fromkeys(p.line for p in scored):
-        own = [p for p in scored if p.line == line]
-        low = [100 * max(p.mean - p.ends[0], 0.0) for p in own]
-        high = [100 * max(p.ends[1] - p.mean, 0.0) for p in own]
+        points = [p for p in scored if p.line == line]
+        low = [100 * max(p.mean - p.ends[0], 0.0) for p in points]
+        high = [100 * max(p.ends[1] - p.mean, 0.0) for p in points]
         axis.errorbar(
-            [p.x for p in own],
-            [100 * p.mean for p in own],
+            [p.x for p in points],
+            [100 * p.mean for p in points],
             yerr=[low, high],
             marker="o",
             capsize=3,

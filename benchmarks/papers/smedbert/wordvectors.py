@@ -180,7 +180,7 @@ def train_vectors(
         raise InputError(
             f"MODEL={kind}:{unit}: choose from: {', '.join(f'{kind}:{u}' for u in UNITS)}"
         )
-    own = word_vectors(kind, "char", linked, seed)
+    vectors = word_vectors(kind, "char", linked, seed)
     words_of = word_vectors(kind, "word", linked, seed) if unit == "word" else None
     identity = {
         "vectors": kind,
@@ -191,4 +191,4 @@ def train_vectors(
         "window": WINDOW,
         "least": LEAST,
     }
-    return identity, lambda names: compose_names(names, own, words_of)
+    return identity, lambda names: compose_names(names, vectors, words_of)

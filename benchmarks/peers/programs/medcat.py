@@ -54,14 +54,14 @@ def make(
     def link(texts: Sequence[str]) -> list[list[tuple[int, int, str]]]:
         result = []
         for text in texts:
-            kept: list[tuple[int, int, str]] = []
+            mentions: list[tuple[int, int, str]] = []
             for e in sorted(
                 cat.get_entities(text)["entities"].values(),
                 key=lambda e: (e["start"] - e["end"], e["start"]),
             ):
-                if all(e["end"] <= start or end <= e["start"] for start, end, _ in kept):
-                    kept.append((e["start"], e["end"], back[e["cui"]]))
-            result.append(sorted(kept))
+                if all(e["end"] <= start or end <= e["start"] for start, end, _ in mentions):
+                    mentions.append((e["start"], e["end"], back[e["cui"]]))
+            result.append(sorted(mentions))
         return result
 
     return link

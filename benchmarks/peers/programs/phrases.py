@@ -23,8 +23,8 @@ def make(
     for line in names.read_text(encoding="utf-8").split("\n")[:-1]:
         entity, name, *_ = json.loads(line)
         patterns.setdefault(entity, []).append(name)
-    for entity, own in patterns.items():
-        matcher.add(entity, list(language.tokenizer.pipe(own)))
+    for entity, entity_patterns in patterns.items():
+        matcher.add(entity, list(language.tokenizer.pipe(entity_patterns)))
 
     def link(texts: Sequence[str]) -> list[list[tuple[int, int, str]]]:
         result = []

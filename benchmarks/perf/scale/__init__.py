@@ -94,7 +94,7 @@ def measure_stage(stage: Stage, items: int, at: Path) -> dict[str, Any]:
 
 def print_stage(what: Literal["prepare", "work"], stage: str, items: int, folder: Path) -> None:
     """Prepare a stage's input in this process, or do its work and print what it took as JSON."""
-    chosen = next(own for own in STAGES if own.name == stage)
+    chosen = next(candidate for candidate in STAGES if candidate.name == stage)
     if what == "prepare":
         chosen.prepare(items, folder)
     print(json.dumps(watch_stage(chosen, items, folder) if what == "work" else None))
@@ -104,10 +104,12 @@ def keep(row: dict[str, Any], file: Path) -> None:
     """Put a row into the results in `file`, in place of an earlier one of the same stage and size,
     and draw all of them."""
     stored = read_json(file) if file.is_file() else []
-    newest = {(own["stage"], own["items"]): own for own in [*stored, row]}
+    newest = {
+        (stored_row["stage"], stored_row["items"]): stored_row for stored_row in [*stored, row]
+    }
     order = {stage.name: number for number, stage in enumerate(STAGES)}
-    results = [own for own in newest.values() if own["stage"] in order]
-    results.sort(key=lambda own: (order[own["stage"]], own["items"]))
+    results = [stored_row for stored_row in newest.values() if stored_row["stage"] in order]
+    results.sort(key=lambda stored_row: (order[stored_row["stage"]], stored_row["items"]))
     write_json(file, results)
     draw(results, file.with_suffix(".png"))
 
@@ -120,17 +122,17 @@ def rows(sizes: list[int], only: str | None, place: Path, results: Path) -> None
             continue
         measured = {}
         for items in sizes:
-            own = measured[items] = measure_stage(stage, items, place / str(items))
+            measured_row = measured[items] = measure_stage(stage, items, place / str(items))
             row = [
                 stage.name,
                 f"{format_count(items)} {stage.unit}",
-                f"{own['seconds'] / items * 1000:.4f}",
-                f"{own['memory']:.0f}",
-                f"{own['files']:.0f}",
-                f"{own['bytes'] / 1e6:.1f}",
+                f"{measured_row['seconds'] / items * 1000:.4f}",
+                f"{measured_row['memory']:.0f}",
+                f"{measured_row['files']:.0f}",
+                f"{measured_row['bytes'] / 1e6:.1f}",
             ]
             print("| " + " | ".join(row) + " |", flush=True)
-            keep({"stage": stage.name, "unit": stage.unit, "items": items, **own}, results)
+            keep({"stage": stage.name, "unit": stage.unit, "items": items, **measured_row}, results)
         if len(sizes) > 1:
             first, last = sizes[0], sizes[-1]
             slope = (measured[last]["memory"] - measured[first]["memory"]) * 1e6 / (last - first)

@@ -102,8 +102,8 @@ def link_with_engine(
             watch.join()
         folder.finish(parts, {})
     spent: Counter[int] = Counter()
-    for own in done:
-        spent[own["process"]] += own["seconds"]
+    for part in done:
+        spent[part["process"]] += part["seconds"]
     written = " ".join(path.read_text() for path in log.iterdir()).split()
     assert {part_name(n) for n in range(len(parts))} == set(written)
     return {

@@ -37,9 +37,9 @@ SYNTHETIC: dict[str, Any] = {"names": "synthetic"}
 T = TypeVar("T")
 
 
-def synthetic(items: int, size: int, seed: int = 0, held: bool = False) -> Iterator[Tensor]:
-    """(items, size) vectors of unit length in blocks; `held`: others of the same clusters, whose
-    number comes from `items`."""
+def synthetic(items: int, size: int, seed: int = 0, is_held_out: bool = False) -> Iterator[Tensor]:
+    """(items, size) vectors of unit length in blocks; `is_held_out`: others of the same clusters,
+    whose number comes from `items`."""
     common = np.random.default_rng(seed)
     centres = (
         torch.from_numpy(common.standard_normal((max(1, items // CLUSTER), size), np.float32))
@@ -50,13 +50,13 @@ def synthetic(items: int, size: int, seed: int = 0, held: bool = False) -> Itera
         / (DIRECTIONS * size) ** 0.5
     )
     for start in range(0, items, BLOCK):
-        random = np.random.default_rng([seed, start, held])
+        random = np.random.default_rng([seed, start, is_held_out])
         count = min(BLOCK, items - start)
-        own = centres[torch.from_numpy(random.integers(len(centres), size=count))]
+        rows = centres[torch.from_numpy(random.integers(len(centres), size=count))]
         apart = (
             torch.from_numpy(random.standard_normal((count, DIRECTIONS), np.float32)) @ directions
         )
-        yield normalize(own + SPREAD * apart, dim=1)
+        yield normalize(rows + SPREAD * apart, dim=1)
 
 
 def _alone(function: Callable[..., T], *arguments: Any) -> T:
@@ -142,14 +142,14 @@ def measure(
 ) -> list[dict[str, Any]]:
     """Figures of each backend over `items` synthetic vectors, the first an exact one; files are in
     `place` while it works."""
-    held = next(synthetic(items, size, held=True))[:queries]
+    queries_drawn = next(synthetic(items, size, is_held_out=True))[:queries]
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(dir=place) as temporary:
         folder = Path(temporary) / "index"
         exact: np.ndarray | None = None
         for backend in backends:
             built = _alone(_build_backend, folder, backend, items, size)
-            figures, nearest = _alone(_search_backend, folder, backend, held)
+            figures, nearest = _alone(_search_backend, folder, backend, queries_drawn)
             exact = nearest if exact is None else exact
             pairs = zip(exact, nearest, strict=True)
             recall = float(np.mean([len(np.intersect1d(a, b)) / len(a) for a, b in pairs]))

@@ -21,12 +21,12 @@ from models.crf import LinearChainCRF
 
 def timed_step(loss: Callable[[Tensor], Tensor], scores: Tensor) -> tuple[float, Tensor, Tensor]:
     """(seconds, loss, gradient of the scores) of one step."""
-    own = scores.clone().requires_grad_()
+    leaf = scores.clone().requires_grad_()
     started = time.perf_counter()
-    value = loss(own)
+    value = loss(leaf)
     value.backward()
-    assert own.grad is not None
-    return time.perf_counter() - started, value.detach(), own.grad
+    assert leaf.grad is not None
+    return time.perf_counter() - started, value.detach(), leaf.grad
 
 
 def measure_setting(labels: int, length: int, repeats: int) -> dict[str, Any]:
@@ -37,13 +37,13 @@ def measure_setting(labels: int, length: int, repeats: int) -> dict[str, Any]:
     mask = torch.arange(length) < torch.randint(length // 3, length + 1, (16, 1))
     fast, slow, equal = [], [], True
     for _ in range(repeats):
-        seconds, own, gradient = timed_step(lambda x: ours(x, tags, mask), scores)
+        seconds, value, gradient = timed_step(lambda x: ours(x, tags, mask), scores)
         fast.append(seconds)
         seconds, wanted, reference = timed_step(
             lambda x: theirs(x, tags, mask, reduction="token_mean"), scores
         )
         slow.append(seconds)
-        same = torch.allclose(own, wanted, atol=1e-5)
+        same = torch.allclose(value, wanted, atol=1e-5)
         equal = equal and same and torch.allclose(gradient, reference, atol=1e-5)
     return {
         "setting": f"{labels} labels, {length} tokens",

@@ -111,18 +111,18 @@ def reference(
 
 
 def same(
-    one: list[Ranking], two: list[list[tuple[tuple[int, ...], float]]], trie: Trie
+    ours: list[Ranking], two: list[list[tuple[tuple[int, ...], float]]], trie: Trie
 ) -> tuple[float, float]:
     """Shares of mentions with the same top-1, and with the same set of names at the same scores."""
     first = whole = 0
-    for a, b in zip(one, two, strict=True):
+    for a, b in zip(ours, two, strict=True):
         leaves = np.array([leaf for leaf, _ in a])
         names = [tuple(sequence.tolist()) for sequence in trie.sequences(leaves).rows()]
         first += names[0] == b[0][0]
         whole += set(names) == {name for name, _ in b} and np.allclose(
             [score for _, score in a], [score for _, score in b], atol=SCORES
         )
-    return first / len(one), whole / len(one)
+    return first / len(ours), whole / len(ours)
 
 
 def measure_setting(

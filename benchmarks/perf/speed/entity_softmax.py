@@ -69,14 +69,14 @@ def print_peak(which: str, mentions: int, entities: int, device: str) -> None:
     if device != "cpu":
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated() / 1e6
-        kept = step(which, *data)
-        print(torch.cuda.max_memory_allocated() / 1e6 - before if kept else 0.0)
+        result = step(which, *data)
+        print(torch.cuda.max_memory_allocated() / 1e6 - before if result else 0.0)
         return
     step(which, *inputs(8, 1000, device))  # libraries allocate their own buffers at the first call
     forget_peak()
     before = resident("VmRSS")
-    kept = step(which, *data)
-    print(resident("VmHWM") - before if kept else 0.0)
+    result = step(which, *data)
+    print(resident("VmHWM") - before if result else 0.0)
 
 
 def peak(which: str, mentions: int, entities: int, device: str) -> float:

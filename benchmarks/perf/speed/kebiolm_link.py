@@ -81,12 +81,12 @@ def reference(
     reader: EntityReader, mentions: list[str], contexts: list[str]
 ) -> list[list[tuple[int, float]]]:
     """A window for each mention."""
-    asked = [reader.inputs(m, c) for m, c in zip(mentions, contexts, strict=True)]
-    result: list[list[tuple[int, float]]] = [[] for _ in asked]
-    for batch in length_batches([len(ids) for ids, *_ in asked], reader.tokens):
-        rows_of_ids = [asked[i][0] for i in batch]
+    inputs = [reader.inputs(m, c) for m, c in zip(mentions, contexts, strict=True)]
+    result: list[list[tuple[int, float]]] = [[] for _ in inputs]
+    for batch in length_batches([len(ids) for ids, *_ in inputs], reader.tokens):
+        rows_of_ids = [inputs[i][0] for i in batch]
         text, _ = reader.model.text_states(*pad_rows(rows_of_ids, reader.tokenizer.pad_token_id))  # type: ignore[arg-type]
-        spans = torch.tensor([(row, *asked[i][1:]) for row, i in enumerate(batch)])
+        spans = torch.tensor([(row, *inputs[i][1:]) for row, i in enumerate(batch)])
         scores, rows = reader.model.nearest(text, spans, NEAREST)
         for i, s, r in zip(batch, scores.tolist(), rows.tolist(), strict=True):
             result[i] = list(zip(r, s, strict=True))
@@ -123,7 +123,7 @@ def measure_speed(texts: int = 24) -> dict[str, Any]:
         texts: Texts of each setting.
     """
     with one_thread():
-        one = reader()
-        one.nearest(*synthetic(one, 1, 20, 2))  # what is set up once is not timed
-        settings = [measure_setting(one, setting, texts) for setting in SETTINGS]
+        our_reader = reader()
+        our_reader.nearest(*synthetic(our_reader, 1, 20, 2))  # what is set up once is not timed
+        settings = [measure_setting(our_reader, setting, texts) for setting in SETTINGS]
     return summarize("kebiolm_link", settings, "mentions/s")

@@ -86,8 +86,8 @@ def print_peak(which: str, names: int) -> None:
     step(which, *inputs(16))  # libraries allocate their own buffers at the first call
     forget_peak()
     before = resident("VmRSS")
-    kept = step(which, *data)
-    print(resident("VmHWM") - before if kept else 0.0)
+    result = step(which, *data)
+    print(resident("VmHWM") - before if result else 0.0)
 
 
 def peak(which: str, names: int) -> float:

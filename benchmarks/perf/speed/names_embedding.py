@@ -51,31 +51,33 @@ def shorten_names(names: list[str]) -> list[str]:
     return shortened
 
 
-def time_embedding(own: Embedder, names: list[str], queries: list[str]) -> tuple[float, Tensor]:
+def time_embedding(
+    encoder_used: Embedder, names: list[str], queries: list[str]
+) -> tuple[float, Tensor]:
     """(CPU seconds for the names, (n,) the nearest name of each query)."""
-    own(names[:64])  # what is set up once is not timed
+    encoder_used(names[:64])  # what is set up once is not timed
     started = time.process_time()
-    vectors = own(names)
+    vectors = encoder_used(names)
     seconds = time.process_time() - started
-    return seconds, (own(queries) @ vectors.T).argmax(1)
+    return seconds, (encoder_used(queries) @ vectors.T).argmax(1)
 
 
-def measure_setting(own: Embedder, names: list[str], queries: list[str]) -> dict[str, Any]:
-    """The figures of one setting; `own` computes in float32."""
-    plain = own.encoder
-    slow, expected = time_embedding(own, names, queries)
-    own.bf16 = True
-    fast, nearest = time_embedding(own, names, queries)
-    own.bf16 = False
+def measure_setting(encoder_used: Embedder, names: list[str], queries: list[str]) -> dict[str, Any]:
+    """The figures of one setting; `encoder_used` computes in float32."""
+    plain = encoder_used.encoder
+    slow, expected = time_embedding(encoder_used, names, queries)
+    encoder_used.bf16 = True
+    fast, nearest = time_embedding(encoder_used, names, queries)
+    encoder_used.bf16 = False
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch.ao moves to another package
         from torch.ao.quantization import per_channel_dynamic_qconfig, quantize_dynamic
 
-        own.encoder = quantize_dynamic(
+        encoder_used.encoder = quantize_dynamic(
             copy.deepcopy(plain), {nn.Linear: per_channel_dynamic_qconfig}
         )
-        small, other = time_embedding(own, names, queries)
-    own.encoder = plain
+        small, other = time_embedding(encoder_used, names, queries)
+    encoder_used.encoder = plain
     same = (nearest == expected).float().mean().item()
     return {
         "setting": f"{len(names):,} names",
@@ -98,9 +100,9 @@ def measure_speed(names: int = 6000) -> dict[str, Any]:
         names: Names that are encoded, of HPO's 58,495 different ones.
     """
     with one_thread():
-        own = embedder(encoder("minilm"), LinkerOptions(pooling="mean"))
+        encoder_used = embedder(encoder("minilm"), LinkerOptions(pooling="mean"))
         some = sorted(set(hpo.read().names["name"].to_pylist()))
         random.Random(0).shuffle(some)
         some = some[:names]
-        settings = [measure_setting(own, some, shorten_names(some))]
+        settings = [measure_setting(encoder_used, some, shorten_names(some))]
     return summarize("names_embedding", settings, "names/s")

@@ -114,7 +114,7 @@ def measure_setting(
     ours, theirs = best_scores(filled), best_scores(wanted)
     slots = list(chain.from_iterable(wanted))
     pairs = zip(chain.from_iterable(filled), slots, strict=True)
-    same = [own[0].tokens == other[0].tokens for own, other in pairs]
+    same = [guesses[0].tokens == other[0].tokens for guesses, other in pairs]
     distinct = sum(len({filling.tokens for filling in several}) for several in slots)
     worse = [
         {"query": i, "by": round(float(theirs[:, i].mean() - ours[:, i].mean()), 6)}

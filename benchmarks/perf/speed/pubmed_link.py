@@ -37,7 +37,7 @@ def _time_linking(linker: DictionaryLinker, task: Any, path: Path) -> dict[str, 
 def _busiest(waiting: float, done: list[dict[str, Any]]) -> float:
     """CPU seconds of the process with most of them; `waiting` are those of the one that began the
     others."""
-    return max(waiting, *(own["seconds"] for own in done))
+    return max(waiting, *(part["seconds"] for part in done))
 
 
 def read_all(files: list[Path]) -> str:
@@ -105,7 +105,7 @@ def measure_speed(documents: int = 20_000, files: int = 160, names: int = 60_000
         for compressed in (False, True):
             kind = "compressed" if compressed else "plain"
             paths = pubmed(Path(place) / kind, texts, documents, files, compressed)
-            own, written = ours(linker, paths, Path(place) / f"{kind}-out")
+            seconds, written = ours(linker, paths, Path(place) / f"{kind}-out")
             other, wanted = reference(linker, paths, Path(place) / f"{kind}-other")
             settings.append(
                 {
@@ -117,9 +117,9 @@ def measure_speed(documents: int = 20_000, files: int = 160, names: int = 60_000
                     "names": names,
                     "bytes": sum(path.stat().st_size for path in paths),
                     "equal": written == wanted,
-                    "ours": round(own, 3),
+                    "ours": round(seconds, 3),
                     "reference": round(other, 3),
-                    "ratio": round(other / own, 2),
+                    "ratio": round(other / seconds, 2),
                 }
             )
     return summarize("pubmed_link", settings)

@@ -32,17 +32,19 @@ def one_at_a_time(queries: np.ndarray, vectors: np.ndarray, k: int) -> Found:
     return Found(np.stack(scores), np.stack(rows))
 
 
-def same(one: Found, two: Found) -> bool:
+def same(ours: Found, two: Found) -> bool:
     """Equal scores at each place, and equal names, but for neighbours whose scores are equal to the
     last digits."""
-    if not np.allclose(one.scores, two.scores, atol=SCORES):
+    if not np.allclose(ours.scores, two.scores, atol=SCORES):
         return False
-    differ = one.rows != two.rows
+    differ = ours.rows != two.rows
     for line, place in zip(*np.nonzero(differ), strict=True):
-        where = np.flatnonzero(two.rows[line] == one.rows[line, place])
-        last = abs(one.scores[line, place] - one.scores[line, -1]) <= SCORES
+        where = np.flatnonzero(two.rows[line] == ours.rows[line, place])
+        last = abs(ours.scores[line, place] - ours.scores[line, -1]) <= SCORES
         if (
-            not (len(where) and abs(two.scores[line, where[0]] - one.scores[line, place]) <= SCORES)
+            not (
+                len(where) and abs(two.scores[line, where[0]] - ours.scores[line, place]) <= SCORES
+            )
             and not last
         ):
             return False
@@ -58,14 +60,14 @@ def measure_setting(
         vectors[:mentions] + 0.5 * torch.randn(mentions, size, generator=random) / size**0.5, dim=1
     )
     stored = vectors.half() if half else vectors
-    index, plain, asked = Index(stored), stored.float().numpy(), queries.numpy()
+    index, plain, query_rows = Index(stored), stored.float().numpy(), queries.numpy()
     fast, slow, equal = [], [], True
     for _ in range(repeats):
         started = time.perf_counter()
         ours = index.search(queries, k)
         fast.append(time.perf_counter() - started)
         started = time.perf_counter()
-        reference = one_at_a_time(asked, plain, k)
+        reference = one_at_a_time(query_rows, plain, k)
         slow.append(time.perf_counter() - started)
         equal = equal and same(ours, reference)
     return {

@@ -37,8 +37,8 @@ def pad_pairs(data: SapBERTData, numbers: np.ndarray) -> list[tuple[Tensor, Tens
         ids = torch.full((len(rows), LENGTH), int(data.tokenizer.pad_token_id))  # type: ignore[call-overload]
         mask = torch.zeros(len(rows), LENGTH)
         for row in range(len(rows)):
-            own = data.make_batch(rows[row, column, None], rows[row, 2, None]).input_ids[0][0]
-            ids[row, : len(own)], mask[row, : len(own)] = own, 1
+            pair_ids = data.make_batch(rows[row, column, None], rows[row, 2, None]).input_ids[0][0]
+            ids[row, : len(pair_ids)], mask[row, : len(pair_ids)] = pair_ids, 1
         batches.append((ids, mask.long(), torch.from_numpy(rows[:, 2])))
     return batches
 

@@ -110,7 +110,7 @@ def read_cut_points(path: str | Path) -> dict[str, str]:
 
     Raises InputError naming path:line.
     """
-    found: dict[str, str] = {}
+    cut_points: dict[str, str] = {}
     header = False
     for number, line in lines(path):
         if not line.strip() or line.startswith("#"):
@@ -134,34 +134,34 @@ def read_cut_points(path: str | Path) -> dict[str, str]:
                 f"{path}:{number}: expected one character, two counts, an example, yes or no, and "
                 f"{' or '.join(SIDES)}, separated by tabs, got {excerpt(line)}. Fix the line."
             )
-        if values[0] in found:
+        if values[0] in cut_points:
             raise InputError(
                 f"{path}:{number}: {values[0]!r} is kept twice. Leave one of the two lines."
             )
         if values[4] == "yes":
-            found[values[0]] = values[5]
+            cut_points[values[0]] = values[5]
     if not header:
         raise InputError(
             f"{path}: no cut points: expected a first line {', '.join(COLUMNS)}. Take another file."
         )
-    return found
+    return cut_points
 
 
 def cut_units(units: list[str], points: Mapping[str, str]) -> list[list[str]]:
     """`units` (strings never to be cut) in stretches, parted at the cut points by the rules of this
     module."""
-    found: list[list[str]] = [[]]
+    pieces: list[list[str]] = [[]]
     sides = [points.get(even_text(unit)) for unit in units]
     # characters from this unit on, and in the stretch that is open
     left, size = sum(map(len, units)), 0
     for at, (unit, side) in enumerate(zip(units, sides, strict=True)):
         if side == "before" and size > 1 and left > 1:
-            found.append([])
+            pieces.append([])
             size = 0
-        found[-1].append(unit)
+        pieces[-1].append(unit)
         size, left = size + len(unit), left - len(unit)
         same_word = sides[at + 1 : at + 2] == ["behind"] and units[at + 1] != unit
         if side == "behind" and not same_word and size > 1 and left > 1:
-            found.append([])
+            pieces.append([])
             size = 0
-    return [stretch for stretch in found if stretch]
+    return [stretch for stretch in pieces if stretch]

@@ -41,7 +41,7 @@ class Scored(NamedTuple):
 
 def read_reviewed(path: str | Path) -> list[list[str]]:
     """The pieces of each name in a reviewed file. Raises InputError naming path:line."""
-    found: dict[str, list[str]] = {}
+    words: dict[str, list[str]] = {}
     for number, line in lines(path):
         if not line.strip() or line.startswith("#"):
             continue
@@ -51,16 +51,16 @@ def read_reviewed(path: str | Path) -> list[list[str]]:
                 f"{path}:{number}: expected a name with | between its parts, got {excerpt(line)}."
                 " Fix the line."
             )
-        if (name := "".join(pieces)) in found:
+        if (name := "".join(pieces)) in words:
             raise InputError(
                 f"{path}:{number}: {name!r} is there twice. Leave one of the two lines."
             )
-        found[name] = pieces
-    if not found:
+        words[name] = pieces
+    if not words:
         raise InputError(
             f"{path}: no names. Expected a name with | between its parts on each line."
         )
-    return list(found.values())
+    return list(words.values())
 
 
 def boundaries(pieces: Iterable[str]) -> set[int]:
@@ -68,9 +68,9 @@ def boundaries(pieces: Iterable[str]) -> set[int]:
     return set(list(accumulate(map(len, pieces)))[:-1])
 
 
-def score(wanted: list[list[str]], given: list[list[str]]) -> Score:
-    """The score of `given` against `wanted`, the pieces of the same names."""
-    pairs = [(boundaries(w), boundaries(g)) for w, g in zip(wanted, given, strict=True)]
+def score(wanted: list[list[str]], predicted: list[list[str]]) -> Score:
+    """The score of `predicted` against `wanted`, the pieces of the same names."""
+    pairs = [(boundaries(w), boundaries(g)) for w, g in zip(wanted, predicted, strict=True)]
     right = sum(len(w & g) for w, g in pairs)
     precision = right / max(1, sum(len(g) for _, g in pairs))
     recall = right / max(1, sum(len(w) for w, _ in pairs))

@@ -146,16 +146,16 @@ def build_segmenter(
     if SEGMENTER.is_kept(out, {"request": wanted}, fresh):
         return
     loaded, reviewed = KnowledgeGraph.load(graph), read_cut_points(cut_points or REVIEWED)
-    own = [word for path in dictionary for word in read_dictionary(path)]
+    dictionary_words = [word for path in dictionary for word in read_dictionary(path)]
     names = list(dict.fromkeys(loaded.names["name"].to_pylist()))
     paths = files_in(input)
     texts = documents(paths, format, "skip", encoding, used=False)
     mined = mine((document.text for document in texts), names, mining)
     whole, added = vocabulary(loaded, mined.select_phrases(quality))
-    cut = _cut_names([*names, *added], own, mined, reviewed, singles)
+    cut = _cut_names([*names, *added], dictionary_words, mined, reviewed, singles)
     about = {"request": wanted, "singles": singles, "quality": quality, "seed": mining.seed}
     about |= {"graph": fingerprint(graph), "inputs": [path.name for path in paths]}
-    manifest = about | _count_names(mined, names, added, own, reviewed, cut)
+    manifest = about | _count_names(mined, names, added, dictionary_words, reviewed, cut)
     with SEGMENTER.create(out, manifest) as folder:
         _write_tables(folder, mined, cut)
         whole.save(folder / "vocabulary")
@@ -180,25 +180,25 @@ class _Cut(NamedTuple):
 
 def _cut_names(
     names: Iterable[str],
-    own: Sequence[tuple[str, int | None]],
+    dictionary_words: Sequence[tuple[str, int | None]],
     mined: Mined,
     reviewed: dict[str, str],
     singles: float,
 ) -> _Cut:
     """Propose cut points for the long ones of some names, and cut these."""
     model = PhraseModel.from_counts(mined.phrases, mined.total)
-    every = list(dict.fromkeys(names))
-    candidates = [name for name in every if _is_long_candidate(name)]
+    distinct = list(dict.fromkeys(names))
+    candidates = [name for name in distinct if _is_long_candidate(name)]
     pieces = (model.pieces(units(name), whole=False) for name in candidates)
     points = propose_cuts(count_cut_characters(pieces), reviewed)
     unseen = set(reviewed) - {point.character for point in points}
     points += [CutPoint(c, 0, 0, "", True, reviewed[c]) for c in sorted(unseen)]
     short = [
         name
-        for name in every
+        for name in distinct
         if 1 < len(name) <= SHORT and name.isalnum() and any(map(is_ideograph, name))
     ]
-    words = [*((name, None) for name in short), *own]
+    words = [*((name, None) for name in short), *dictionary_words]
     segmenter = Segmenter(words, reviewed, model, singles=singles)
     rows = [row for row in map(segmenter.explain, candidates) if len(row.pieces) > 1]
     counts = {
@@ -211,7 +211,7 @@ def _cut_names(
 
 
 def _count_names(
-    mined: Mined, names: Sized, added: Sized, own: Sized, reviewed: Sized, cut: _Cut
+    mined: Mined, names: Sized, added: Sized, dictionary_words: Sized, reviewed: Sized, cut: _Cut
 ) -> dict[str, Any]:
     """What was mined and cut, for the manifest."""
     return {
@@ -222,7 +222,7 @@ def _count_names(
             "names of the graph": len(names),
             "phrases added": len(added),
             **cut.counts,
-            "user words": len(own),
+            "user words": len(dictionary_words),
         },
         "long by": dict(Counter(row.how for row in cut.rows)),
         "cut points": len(reviewed),
@@ -240,10 +240,12 @@ def _write_tables(folder: Path, mined: Mined, cut: _Cut) -> None:
     pq.write_table(segments, folder / "segments.parquet", compression="zstd")
 
 
-def _print_counts(made: dict[str, Any], measured: Precision) -> None:
+def _print_counts(manifest: dict[str, Any], measured: Precision) -> None:
     for part in ("mined", "vocabulary", "long by"):
-        print(f"{part}: " + ", ".join(f"{count:,} {what}" for what, count in made[part].items()))
-    if not made["mined"].get("phrases"):
+        print(
+            f"{part}: " + ", ".join(f"{count:,} {what}" for what, count in manifest[part].items())
+        )
+    if not manifest["mined"].get("phrases"):
         print(
             "warning: no phrases: the text has no candidates, or no names of the graph among them;"
             " names are cut by cut points and Jieba alone"
@@ -254,6 +256,6 @@ def _print_counts(made: dict[str, Any], measured: Precision) -> None:
         f" {measured.names:,} are names held out; {measured.chance:.1f} by chance. Some of them"
         " (phrase, count, quality):"
     )
-    for phrase, count, quality, known in measured.sample:
-        remark = "\theld-out name" if known else ""
+    for phrase, count, quality, is_name in measured.sample:
+        remark = "\theld-out name" if is_name else ""
         print(f"  {phrase}\t{count}\t{quality:.2f}{remark}")

@@ -56,9 +56,9 @@ def _alphabet() -> tuple[np.ndarray, np.ndarray]:
     for code in range(0x20000):
         if 0xD800 <= code < 0xE000:
             continue
-        one = fold_text(chr(code))
-        form[code] = ord(one)
-        kind[code] = _LETTER if one.isalnum() else 0
+        symbol = fold_text(chr(code))
+        form[code] = ord(symbol)
+        kind[code] = _LETTER if symbol.isalnum() else 0
     for low, high in zip(IDEOGRAPHS[::3], IDEOGRAPHS[2::3], strict=True):  # "a-bc-d": ranges
         kind[ord(low) : ord(high) + 1] = _IDEOGRAPH
     return form, kind
@@ -86,16 +86,16 @@ def _block(text: str, numbers: dict[str, int]) -> np.ndarray:
     before = np.concatenate([[0], kinds[:-1]])
     starts = np.flatnonzero((kinds == _LETTER) & (before != _LETTER))
     ends = np.flatnonzero((kinds == _LETTER) & (np.concatenate([kinds[1:], [0]]) != _LETTER)) + 1
-    found = codes.astype(np.int32)
-    found[kinds == 0] = BOUNDARY
+    block = codes.astype(np.int32)
+    block[kinds == 0] = BOUNDARY
     lower = codes.tobytes().decode("utf-32-le", "surrogatepass")
-    found[starts] = [
+    block[starts] = [
         RUNS + numbers.setdefault(lower[a:b], len(numbers))
         for a, b in zip(starts.tolist(), ends.tolist(), strict=True)
     ]
-    kept = kinds != before  # the first of a run, or of boundaries
-    kept |= kinds == _IDEOGRAPH
-    return found[kept]
+    mask = kinds != before  # the first of a run, or of boundaries
+    mask |= kinds == _IDEOGRAPH
+    return block[mask]
 
 
 def _share(document: str) -> int:
@@ -111,28 +111,28 @@ def symbols(texts: Iterable[str], most: int) -> Symbols:
         whenever too much is there.
     The bound depends on all texts, so what stays does not depend on their order.
     """
-    kept: list[tuple[int, str]] = []
+    pairs: list[tuple[int, str]] = []
     bound, documents, size = 1 << 64, 0, 0
     for text in texts:
         documents += 1
         if (share := _share(text)) < bound:
-            kept.append((share, text))
+            pairs.append((share, text))
             size += len(text)
         while size > most:
             bound //= 2
-            kept = [pair for pair in kept if pair[0] < bound]
-            size = sum(len(text) for _, text in kept)
+            pairs = [pair for pair in pairs if pair[0] < bound]
+            size = sum(len(text) for _, text in pairs)
 
     numbers: dict[str, int] = {}
     blocks, waiting, length = [np.zeros(1, np.int32)], [], 0
-    for _, text in kept:
+    for _, text in pairs:
         waiting.append(text)
         length += len(text)
         if length >= BLOCK:
             blocks += [_block("\n".join(waiting), numbers), blocks[0]]
             waiting, length = [], 0
     blocks += [_block("\n".join(waiting), numbers), blocks[0]]
-    return Symbols(np.concatenate(blocks), list(numbers), documents, size, documents - len(kept))
+    return Symbols(np.concatenate(blocks), list(numbers), documents, size, documents - len(pairs))
 
 
 class Grams(NamedTuple):
@@ -159,13 +159,13 @@ class Grams(NamedTuple):
 
 
 def _entropy(
-    group: np.ndarray, beside: np.ndarray, count: np.ndarray
+    group: np.ndarray, neighbour: np.ndarray, count: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """(entropy of the symbols beside each group, share of boundaries among them): log n - sum(c log
     c) / n."""
-    width = int(beside.max(initial=0)) + 1
-    inner = beside != BOUNDARY
-    keys = np.sort(group[inner].astype(np.int64) * width + beside[inner])
+    width = int(neighbour.max(initial=0)) + 1
+    inner = neighbour != BOUNDARY
+    keys = np.sort(group[inner].astype(np.int64) * width + neighbour[inner])
     starts = np.flatnonzero(np.diff(keys, prepend=-1))
     times = np.diff(starts, append=len(keys)).astype(np.float64)
     summed = np.bincount(keys[starts] // width, times * np.log(times), minlength=len(count))
@@ -215,20 +215,20 @@ def grams(codes: np.ndarray, longest: int, least: int) -> list[Grams]:
     Single symbols are in the first, whatever their count.
     """
     places = np.flatnonzero(codes != BOUNDARY)
-    found, at = _grams(codes, places, codes[places].astype(np.int64), 1, 1)
-    levels = [found]
+    level, at = _grams(codes, places, codes[places].astype(np.int64), 1, 1)
+    levels = [level]
     # one longer than asked for, to know what is inside something longer
     for length in range(2, longest + 2):
         places = np.flatnonzero((at[:-1] >= 0) & (at[1:] >= 0))
         prefix, suffix, rows = at[places], at[places + 1], len(levels[-1].times)
-        found, at = _grams(codes, places, prefix.astype(np.int64) * rows + suffix, length, least)
-        row = np.searchsorted(places, found.first)
-        found = found._replace(
+        level, at = _grams(codes, places, prefix.astype(np.int64) * rows + suffix, length, least)
+        row = np.searchsorted(places, level.first)
+        level = level._replace(
             prefix=prefix[row].astype(np.int64), suffix=suffix[row].astype(np.int64)
         )
-        for inside in (found.prefix, found.suffix):
-            np.maximum.at(levels[-1].longer, inside, found.times)
-        levels.append(found)
+        for inside in (level.prefix, level.suffix):
+            np.maximum.at(levels[-1].longer, inside, level.times)
+        levels.append(level)
     return levels[:longest]
 
 

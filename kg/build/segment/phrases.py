@@ -81,22 +81,22 @@ class Mined(NamedTuple):
         return [text for text, _, score in self.phrases if score >= quality]
 
 
-def candidates(given: Symbols, longest: int = 8, least: int = 10) -> Candidates:
+def candidates(texts: Symbols, longest: int = 8, least: int = 10) -> Candidates:
     """The candidates of a text with their features."""
     if longest < 2 or least < 2:
         raise InputError(
             f"expected longest >= 2 and least >= 2, got {longest} and {least}: one occurrence shows"
             " nothing"
         )
-    levels = grams(given.codes, longest, least)
+    levels = grams(texts.codes, longest, least)
     total = int(levels[0].times.sum())
     text: list[str] = []
     counts, features = [np.zeros(0, np.int64)], [np.zeros((0, len(FEATURES)), np.float32)]
     for length in range(2, longest + 1):
         level = levels[length - 1]
-        text += [given.text(first, length) for first in level.first.tolist()]
+        text += [texts.text(first, length) for first in level.first.tolist()]
         counts.append(level.times)
-        features.append(_features(given.codes, levels, length, total))
+        features.append(_features(texts.codes, levels, length, total))
     return Candidates(text, np.concatenate(counts), np.concatenate(features), total)
 
 
@@ -183,37 +183,37 @@ def mine(
     Raises InputError for settings that leave nothing, or for texts without any text. A text without
     candidates, or without a name among them, has no phrases: the report says so.
     """
-    given = symbols(texts, mining.most)
-    if not given.characters:
+    coded = symbols(texts, mining.most)
+    if not coded.characters:
         raise InputError("no text: expected documents with text under --input. Check the files.")
-    found = candidates(given, mining.longest, mining.least)
-    known = {fold_text(name) for name in names}
-    named = np.array([text in known for text in found.text], bool)
+    phrases = candidates(coded, mining.longest, mining.least)
+    folded_names = {fold_text(name) for name in names}
+    named = np.array([text in folded_names for text in phrases.text], bool)
     generator = np.random.default_rng(mining.seed)
     hidden = named & (generator.random(len(named)) < mining.held_out)
     positive = named & ~hidden
     report = {
-        "documents": given.documents,
-        "documents left out (--most)": given.left_out,
-        "characters": given.characters,
+        "documents": coded.documents,
+        "documents left out (--most)": coded.left_out,
+        "characters": coded.characters,
         "candidates": len(named),
         "names of the graph among them": int(named.sum()),
         "of these held out": int(hidden.sum()),
     }
     if not positive.any() or positive.all():
-        return Mined([], found.total, report, frozenset(), frozenset())
-    scores = quality(found.features, positive, trees, sample, mining.seed)
+        return Mined([], phrases.total, report, frozenset(), frozenset())
+    scores = quality(phrases.features, positive, trees, sample, mining.seed)
     order = sorted(
         np.flatnonzero(scores >= LEAST_QUALITY).tolist(),
-        key=lambda i: (-scores[i], -int(found.times[i]), found.text[i]),
+        key=lambda i: (-scores[i], -int(phrases.times[i]), phrases.text[i]),
     )
     report["phrases"] = len(order)
     return Mined(
-        [(found.text[i], int(found.times[i]), float(scores[i])) for i in order],
-        found.total,
+        [(phrases.text[i], int(phrases.times[i]), float(scores[i])) for i in order],
+        phrases.total,
         report,
-        frozenset(found.text[i] for i in np.flatnonzero(hidden)),
-        frozenset(found.text[i] for i in np.flatnonzero(positive)),
+        frozenset(phrases.text[i] for i in np.flatnonzero(hidden)),
+        frozenset(phrases.text[i] for i in np.flatnonzero(positive)),
     )
 
 
@@ -306,9 +306,9 @@ class PhraseModel:
                     rest = best[len(units) - end]
                     options.append((weight + rest[0], rest[1] - 1, end))
             best.append(max(options))
-        found, start = [], 0
+        parts, start = [], 0
         while start < len(units):
             end = best[len(units) - start][2]
-            found.append("".join(units[start:end]))
+            parts.append("".join(units[start:end]))
             start = end
-        return found
+        return parts

@@ -72,23 +72,23 @@ def is_ideograph(character: str) -> bool:
 
 def units(name: str) -> list[str]:
     """The strings of `name` that nothing cuts; joined they are the name."""
-    found: list[str] = []
+    pieces: list[str] = []
     opened = False  # what comes next belongs to the unit at the end
     for before, character in zip(" " + name, name, strict=False):
         letter = character.isalnum() and not is_ideograph(character)
         if character in _OPENING:
-            if found and not opened:
-                found.append("")
+            if pieces and not opened:
+                pieces.append("")
             opened = True
         elif character.isalnum():
             if not opened and not (letter and before.isalnum() and not is_ideograph(before)):
-                found.append("")
+                pieces.append("")
             opened = False
-        if not found:  # punctuation before anything else goes with what comes
-            found.append("")
+        if not pieces:  # punctuation before anything else goes with what comes
+            pieces.append("")
             opened = True
-        found[-1] += character
-    return found
+        pieces[-1] += character
+    return pieces
 
 
 def _core(piece: str) -> str:
@@ -211,17 +211,17 @@ class Segmenter:
         for unit in stretch:
             at += len(unit)
             legal.add(at)
-        found: list[str] = []
+        words: list[str] = []
         start, end = 0, 0
         for word in self.jieba.cut(even_text(text)):
             end += len(word)
             if end in legal:
-                if found and self.points.get(even_text(text[start:end])) == "behind":
-                    found[-1] += text[start:end]
+                if words and self.points.get(even_text(text[start:end])) == "behind":
+                    words[-1] += text[start:end]
                 else:
-                    found.append(text[start:end])
+                    words.append(text[start:end])
                 start = end
-        return found
+        return words
 
     def explain(self, name: str) -> Explained:
         """How `name` is cut. Raises InputError for a name without a character that is not blank."""

@@ -109,24 +109,24 @@ class _Named:
     names: dict[tuple[str, str], str] = field(default_factory=dict)
     definitions: dict[str, str] = field(default_factory=dict)
 
-    def add(self, one: Class) -> None:
+    def add(self, item: Class) -> None:
         """Add a class; one without a preferred rubric is counted. Raises InputError for a code that
         occurs twice."""
-        title = next((text for kind, text in one.rubrics if kind == "preferred"), "")
+        title = next((text for kind, text in item.rubrics if kind == "preferred"), "")
         if not title:
             self.left_out[UNNAMED] += 1
             return
-        if one.code in self.entities:
-            raise InputError(f"{one.where}: the code {one.code} occurs a second time")
-        self.entities[one.code] = (title, one.kind)
-        for kind, text in one.rubrics:
+        if item.code in self.entities:
+            raise InputError(f"{item.where}: the code {item.code} occurs a second time")
+        self.entities[item.code] = (title, item.kind)
+        for kind, text in item.rubrics:
             if kind in NAMES:
-                self.names.setdefault((one.code, text), NAMES[kind])
+                self.names.setdefault((item.code, text), NAMES[kind])
             elif kind not in DEFINITIONS:
                 self.left_out[OTHER] += 1
-        texts = [text for own in DEFINITIONS for kind, text in one.rubrics if kind == own]
+        texts = [text for wanted in DEFINITIONS for kind, text in item.rubrics if kind == wanted]
         if texts:
-            self.definitions[one.code] = texts[0]
+            self.definitions[item.code] = texts[0]
             self.left_out[OTHER] += len(texts) - 1
 
 
@@ -144,23 +144,23 @@ def read(path: str | Path, language: str = "en", source: str = "") -> KnowledgeG
     spoken = parse_language(language)
     if spoken is None:
         raise InputError(f"--language {language}: expected a code of a language, such as en")
-    found = _Named(Counter({MODIFIERS: events.modifiers}))
-    for one in classes:
-        found.add(one)
+    named = _Named(Counter({MODIFIERS: events.modifiers}))
+    for item in classes:
+        named.add(item)
     return KnowledgeGraph.from_rows(
         {
-            "entities": [(code, title, kind) for code, (title, kind) in found.entities.items()],
+            "entities": [(code, title, kind) for code, (title, kind) in named.entities.items()],
             "names": [
-                (code, name, kind, spoken, origin) for (code, name), kind in found.names.items()
+                (code, name, kind, spoken, origin) for (code, name), kind in named.names.items()
             ],
-            "definitions": found.definitions.items(),
-            "triples": list(_triples(classes, found.entities)),
+            "definitions": named.definitions.items(),
+            "triples": list(_triples(classes, named.entities)),
         },
         manifest={
             "source": origin,
             "version": events.version or "not stated",
             "licence": "not stated; see the file",
-            "left_out": dict(found.left_out),
+            "left_out": dict(named.left_out),
         },
     )
 
@@ -168,10 +168,10 @@ def read(path: str | Path, language: str = "en", source: str = "") -> KnowledgeG
 def _triples(classes: Iterable[Class], entities: Collection[str]) -> Iterator[tuple[str, str, str]]:
     """The triples of the classes that are entities. Raises InputError for a SuperClass that is
     none."""
-    for one in classes:
-        for above in one.above if one.code in entities else ():
+    for item in classes:
+        for above in item.above if item.code in entities else ():
             if above not in entities:
                 raise InputError(
-                    f"{one.where}: class {one.code} is below {above}, which the file lacks"
+                    f"{item.where}: class {item.code} is below {above}, which the file lacks"
                 )
-            yield one.code, "is_a", above
+            yield item.code, "is_a", above

@@ -245,11 +245,11 @@ def _even(text: str) -> str:
 
 def _triples(heads: Heads) -> Iterator[Triple]:
     for head, predicates in heads.items():
-        one = _even(head)
+        subject = _even(head)
         for predicate, tails in predicates.items():
             relation = _even(predicate)
             for tail in tails:
-                yield one, relation, _even(tail)
+                yield subject, relation, _even(tail)
 
 
 def subject_type(predicates: Iterable[str]) -> str:
@@ -311,7 +311,7 @@ def _types(heads: Heads, rows: Iterable[Triple]) -> dict[str, str]:
         predicates[head][relation] = None
         if kind := _OBJECTS.get(relation):
             votes[tail][kind] += 1
-    types = {head: subject_type(own) for head, own in predicates.items()}
+    types = {head: subject_type(names) for head, names in predicates.items()}
     for _, _, tail in rows:
         if tail not in types:
             types[tail] = most(votes[tail])
@@ -357,12 +357,12 @@ def sentences(
 ) -> Iterator[tuple[str, str]]:
     """(sentence with the head's name, the same with `instead` for it) for the tails of one
     predicate."""
-    said = predicate.rsplit("_", 1)[-1]
+    relation = predicate.rsplit("_", 1)[-1]
     for number, group in enumerate(_groups(tails, MANY)):
         form = choose_option(_TEMPLATES.get(predicate, ANY), head, predicate, str(number))
         has_clauses = any(mark in tail for tail in group for mark in "，；。")
         joined = ("；" if has_clauses else "、").join(group).rstrip("。；，")
-        fill = partial(form.format, p=said, t=joined)
+        fill = partial(form.format, p=relation, t=joined)
         yield fill(h=head), fill(h=instead or head)
 
 
@@ -395,7 +395,7 @@ def texts(
     that are running text, each given once for the whole graph. Raises InputError as :func:`read`
     does.
     """
-    said: set[str] = set()
+    sentences_seen: set[str] = set()
     for raw, relations in parse_pickle(files(path)[0]).items():
         head = _even(raw)
         facts: dict[str, list[str]] = {}
@@ -408,8 +408,8 @@ def texts(
         for number, text in enumerate(_pack_texts(chain.from_iterable(pairs))):
             yield head, f"templated-{number}", text
         texts_of_head = chain.from_iterable(facts.values())
-        new = [text for text in texts_of_head if text not in said and RUNNING.match(text)]
-        said.update(new)
+        new = [text for text in texts_of_head if text not in sentences_seen and RUNNING.match(text)]
+        sentences_seen.update(new)
         phrases = [f"{t.rstrip('。；，')}。" for t in dict.fromkeys(new)]
         for number, text in enumerate(_pack_texts((t, t) for t in phrases)):
             yield head, f"phrase-{number}", text

@@ -151,25 +151,25 @@ def read(
         language: Language of its names.
         source: Source that its names say they come from.
     """
-    found = _Diseases()
+    diseases = _Diseases()
     for where, row in rows(path, encoding):
-        found.add_row(where, row)
-    types = types_of_diseases(found.diseases, found.votes)
-    for _, alias in found.same:
+        diseases.add_row(where, row)
+    types = types_of_diseases(diseases.diseases, diseases.votes)
+    for _, alias in diseases.same:
         types.setdefault(alias, "disease")
     own_names = [(entity, entity, "preferred", language, source) for entity in types]
-    other_names = [(name, alias, "synonym", language, source) for name, alias in found.same]
+    other_names = [(name, alias, "synonym", language, source) for name, alias in diseases.same]
     return KnowledgeGraph.from_rows(
         {
             "entities": [(entity, entity, kind) for entity, kind in types.items()],
             "names": [*own_names, *other_names],
-            "triples": found.triples,
-            "equivalences": [(name, ALIAS, alias) for name, alias in found.same],
+            "triples": diseases.triples,
+            "equivalences": [(name, ALIAS, alias) for name, alias in diseases.same],
         },
         manifest={
             "source": "39.net, as QASystemOnMedicalGraph carries it",
             "version": "not stated",
             "licence": "none stated (scraped web table): for internal use",
-            "left_out": dict(found.counts),
+            "left_out": dict(diseases.counts),
         },
     )

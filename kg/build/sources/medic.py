@@ -98,18 +98,18 @@ def concepts(path: str | Path) -> Iterator[Concept]:
                 f"{where}: expected id||name|synonym, got {excerpt(line)}; CTD's own table ends in"
                 " .tsv or .csv"
             )
-        found = _ctd(where, line) if ctd else _biosyn(where, line)
-        names = [name.strip() for name in found.names if name.strip()]
-        if not found.id:
+        concept = _ctd(where, line) if ctd else _biosyn(where, line)
+        names = [name.strip() for name in concept.names if name.strip()]
+        if not concept.id:
             raise InputError(
                 f"{where}: a dictionary line without an id. Add the concept's id, or remove the"
                 " line."
             )
         if not names:
             raise InputError(
-                f"{where}: concept {found.id!r} without a name. Add one, or remove the line."
+                f"{where}: concept {concept.id!r} without a name. Add one, or remove the line."
             )
-        yield found._replace(names=names)
+        yield concept._replace(names=names)
 
 
 def files(path: str | Path) -> list[Path]:
@@ -129,19 +129,19 @@ class _Dictionary:
 
     def add(self, concept: Concept) -> None:
         """Add what a line says of its concept."""
-        one = concept.id
-        self.left_out["further lines of a concept (merged)"] += one in self.entities
+        concept_id = concept.id
+        self.left_out["further lines of a concept (merged)"] += concept_id in self.entities
         names = [" ".join(name.split()) for name in concept.names]
-        self.entities.setdefault(one, names[0])
-        self.names.update(((one, name), None) for name in names)
+        self.entities.setdefault(concept_id, names[0])
+        self.names.update(((concept_id, name), None) for name in names)
         if concept.definition:
-            self.definitions.setdefault(one, concept.definition)
+            self.definitions.setdefault(concept_id, concept.definition)
         for other in concept.alternatives:
-            own = self.alternatives.setdefault(one, [])
-            if other not in own and other != one:
-                own.append(other)
-        parents = (parent for parent in concept.parents if parent != one)
-        self.parents.update(((one, parent), None) for parent in parents)
+            alternatives = self.alternatives.setdefault(concept_id, [])
+            if other not in alternatives and other != concept_id:
+                alternatives.append(other)
+        parents = (parent for parent in concept.parents if parent != concept_id)
+        self.parents.update(((concept_id, parent), None) for parent in parents)
 
 
 def read(path: str | Path) -> KnowledgeGraph:
@@ -156,17 +156,23 @@ def read(path: str | Path) -> KnowledgeGraph:
     entities, left_out = dictionary.entities, dictionary.left_out
     if not entities:
         raise InputError(f"{path}: no concepts in it. The file may be cut: fetch it again.")
-    known = [pair for pair in dictionary.parents if pair[1] in entities]
-    left_out["parents that are not in the file"] = len(dictionary.parents) - len(known)
+    parents = [pair for pair in dictionary.parents if pair[1] in entities]
+    left_out["parents that are not in the file"] = len(dictionary.parents) - len(parents)
     return KnowledgeGraph.from_rows(
         {
-            "entities": [(one, name, "disease") for one, name in entities.items()],
+            "entities": [(entity, name, "disease") for entity, name in entities.items()],
             "names": [
-                (one, name, "preferred" if name == entities[one] else "synonym", "en", "MEDIC")
-                for one, name in dictionary.names
+                (
+                    entity,
+                    name,
+                    "preferred" if name == entities[entity] else "synonym",
+                    "en",
+                    "MEDIC",
+                )
+                for entity, name in dictionary.names
             ],
             "definitions": dictionary.definitions.items(),
-            "triples": [(one, "is_a", parent) for one, parent in known],
+            "triples": [(entity, "is_a", parent) for entity, parent in parents],
         },
         manifest={
             "source": "MEDIC (Comparative Toxicogenomics Database)",

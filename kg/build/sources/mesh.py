@@ -53,11 +53,11 @@ def _text(element: Xml.Element, path: str) -> str:
 
 def _record(element: Xml.Element, where: str) -> Record:
     prefix = RECORDS[element.tag]
-    found = Record(_text(element, f"{prefix}UI"), _text(element, f"{prefix}Name/String"), [])
-    if not found.id or not found.label:
+    record = Record(_text(element, f"{prefix}UI"), _text(element, f"{prefix}Name/String"), [])
+    if not record.id or not record.label:
         raise InputError(
-            f"{where}: a {element.tag} ({found.id or found.label or 'no id'}) without {prefix}UI or"
-            " name. Fetch the file again."
+            f"{where}: a {element.tag} ({record.id or record.label or 'no id'}) without {prefix}UI"
+            " or name. Fetch the file again."
         )
     preferred = next(
         (c for c in element.iterfind("ConceptList/Concept") if c.get("PreferredConceptYN") == "Y"),
@@ -67,18 +67,20 @@ def _record(element: Xml.Element, where: str) -> Record:
     if preferred is not None:
         for relation in preferred.iterfind("ConceptRelationList/ConceptRelation"):
             relations[_text(relation, "Concept2UI")] = relation.get("RelationName", "REL")
-        found.definition = _text(preferred, "ScopeNote")
+        record.definition = _text(preferred, "ScopeNote")
     for concept in element.iterfind("ConceptList/Concept"):
         kind = "" if concept is preferred else relations.get(_text(concept, "ConceptUI"), "REL")
         for term in concept.iterfind("TermList/Term"):
             if name := _text(term, "String"):
-                found.names.append((name, KINDS.get(kind, "related")))
-    found.trees = [
+                record.names.append((name, KINDS.get(kind, "related")))
+    record.trees = [
         " ".join((t.text or "").split()) for t in element.iterfind("TreeNumberList/TreeNumber")
     ]
     heading = "HeadingMappedToList/HeadingMappedTo/DescriptorReferredTo/DescriptorUI"
-    found.mapped = [" ".join((t.text or "").split()).lstrip("*") for t in element.iterfind(heading)]
-    return found
+    record.mapped = [
+        " ".join((t.text or "").split()).lstrip("*") for t in element.iterfind(heading)
+    ]
+    return record
 
 
 def _from_xml(path: Path) -> Iterator[Record]:
@@ -143,12 +145,12 @@ def files(path: str | Path) -> list[Path]:
     path = Path(path)
     if not path.is_dir():
         return [path]
-    found = sorted(f for f in path.iterdir() if is_xml(f) and f.name.startswith(("desc", "supp")))
-    if not found:
+    paths = sorted(f for f in path.iterdir() if is_xml(f) and f.name.startswith(("desc", "supp")))
+    if not paths:
         raise InputError(
             f"{path}: no desc*.xml or supp*.xml here. Fetch them from nlm.nih.gov, or give a table."
         )
-    return found
+    return paths
 
 
 def read(path: str | Path, supplementary: bool = True) -> KnowledgeGraph:

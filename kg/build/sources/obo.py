@@ -51,25 +51,27 @@ def parse_terms(path: str | Path) -> Ontology:
 def alternatives_of(ontology: Ontology) -> dict[str, list[str]]:
     """{kept term: its other ids}: its alt_ids, and the obsolete terms that it replaces, directly or
     through others."""
-    kept = {term.id for term in ontology.current_terms()}
-    found: dict[str, dict[str, None]] = {}
+    current = {term.id for term in ontology.current_terms()}
+    alternatives: dict[str, dict[str, None]] = {}
     for term in ontology.terms.values():
-        if term.id in kept:
+        if term.id in current:
             means, ids = term.id, term.alternatives
         else:
-            means, ids = _replacement(term, ontology, kept), [term.id, *term.alternatives]
+            means, ids = _replacement(term, ontology, current), [term.id, *term.alternatives]
         if means:
-            found.setdefault(means, {}).update((one, None) for one in ids if one not in kept)
-    return {term: list(ids) for term, ids in found.items() if ids}
+            alternatives.setdefault(means, {}).update(
+                (old_id, None) for old_id in ids if old_id not in current
+            )
+    return {term: list(ids) for term, ids in alternatives.items() if ids}
 
 
-def _replacement(term: Term, ontology: Ontology, kept: set[str]) -> str:
+def _replacement(term: Term, ontology: Ontology, current: set[str]) -> str:
     """The kept term that an obsolete one is replaced by, or nothing: where there are two, neither
     is the same."""
     seen = {term.id}
     while len(term.replaced_by) == 1:
         other = term.replaced_by[0]
-        if other in kept:
+        if other in current:
             return other
         if other in seen or other not in ontology.terms:
             break
@@ -81,14 +83,14 @@ def _replacement(term: Term, ontology: Ontology, kept: set[str]) -> str:
 def graph(ontology: Ontology, source: str, types: dict[str, str] | None = None) -> KnowledgeGraph:
     """The kept terms as a graph. `types` has entity types by id; a term it lacks has its namespace
     as type, or the file's default namespace, or its id's prefix."""
-    kept = {term.id: term for term in ontology.current_terms()}
-    edges, dangling = _edges(kept)
-    same, xrefs = _same(kept)
+    current = {term.id: term for term in ontology.current_terms()}
+    edges, dangling = _edges(current)
+    same, xrefs = _same(current)
     own_types, fallback = types or {}, ontology.namespace
-    every = ontology.terms.values()
+    terms = ontology.terms.values()
     left_out = {
-        "obsolete terms": sum(term.obsolete for term in every),
-        "terms without a label": sum(not term.label and not term.obsolete for term in every),
+        "obsolete terms": sum(term.obsolete for term in terms),
+        "terms without a label": sum(not term.label and not term.obsolete for term in terms),
         "edges to terms left out": dangling,
         "xrefs to other vocabularies": xrefs,
     }
@@ -96,12 +98,12 @@ def graph(ontology: Ontology, source: str, types: dict[str, str] | None = None) 
         {
             "entities": [
                 (i, t.label, own_types.get(i) or t.namespace or fallback or i.split(":")[0])
-                for i, t in kept.items()
+                for i, t in current.items()
             ],
-            "names": _name_rows(kept),
-            "definitions": [(i, t.definition) for i, t in kept.items() if t.definition],
+            "names": _name_rows(current),
+            "definitions": [(i, t.definition) for i, t in current.items() if t.definition],
             "triples": edges,
-            "equivalences": [(one, "xref", other) for one, other in same],
+            "equivalences": [(term_id, "xref", other) for term_id, other in same],
         },
         manifest={
             "source": source,
@@ -113,37 +115,37 @@ def graph(ontology: Ontology, source: str, types: dict[str, str] | None = None) 
     )
 
 
-def _name_rows(kept: dict[str, Term]) -> dict[tuple[str, ...], None]:
+def _name_rows(current: dict[str, Term]) -> dict[tuple[str, ...], None]:
     """Rows of names, each once: the label of a term, then its synonyms. The source of a name is the
     prefix of its term's id."""
     rows: dict[tuple[str, ...], None] = {}
-    for i, term in kept.items():
+    for i, term in current.items():
         origin = ("en", i.split(":")[0])
         rows[i, term.label, "preferred", *origin] = None
         rows.update(((i, name, kind, *origin), None) for name, kind in term.names if name)
     return rows
 
 
-def _edges(kept: dict[str, Term]) -> tuple[dict[tuple[str, str, str], None], int]:
+def _edges(current: dict[str, Term]) -> tuple[dict[tuple[str, str, str], None], int]:
     """(edges between kept terms, each once; how many lead to others)."""
     triples: dict[tuple[str, str, str], None] = {}
     dangling = 0
-    for i, term in kept.items():
+    for i, term in current.items():
         for relation, other in term.edges:
-            if other in kept:
+            if other in current:
                 triples[i, relation, other] = None
             else:
                 dangling += 1
     return triples, dangling
 
 
-def _same(kept: dict[str, Term]) -> tuple[dict[tuple[str, str], None], int]:
+def _same(current: dict[str, Term]) -> tuple[dict[tuple[str, str], None], int]:
     """(pairs of kept terms that an xref joins, each once; how many xrefs lead to others)."""
     same: dict[tuple[str, str], None] = {}
     others = 0
-    for i, term in kept.items():
+    for i, term in current.items():
         for other in term.xrefs:
-            if other in kept and other != i:
+            if other in current and other != i:
                 same[min(i, other), max(i, other)] = None
             else:
                 others += 1

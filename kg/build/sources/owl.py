@@ -105,8 +105,8 @@ class _Reader:
 
     def _texts(self, subject: Node, predicate: URIRef) -> list[tuple[str, str]]:
         """(text, code of its language or "") of a property."""
-        found = [o for o in self.graph.objects(subject, predicate) if isinstance(o, Literal)]
-        texts = [(one_line(str(o)), parse_language(o.language or "") or "") for o in found]
+        literals = [o for o in self.graph.objects(subject, predicate) if isinstance(o, Literal)]
+        texts = [(one_line(str(o)), parse_language(o.language or "") or "") for o in literals]
         return sorted(pair for pair in texts if pair[0])
 
     def _choose(self, texts: list[tuple[str, str]]) -> tuple[str, str]:
@@ -127,33 +127,33 @@ class _Reader:
     def _values(self, subject: Node, predicate: URIRef) -> list[str]:
         """Ids and texts of a property."""
         objects = self.graph.objects(subject, predicate)
-        found = sorted((o for o in objects if not isinstance(o, BNode)), key=str)
-        return [self.ids.get(o) or curie(str(o)) for o in found]
+        values = sorted((o for o in objects if not isinstance(o, BNode)), key=str)
+        return [self.ids.get(o) or curie(str(o)) for o in values]
 
     def _term(self, subject: Node) -> Term:
-        one = self.ids[subject]
+        term_id = self.ids[subject]
         labels = [pair for predicate in LABELS for pair in self._texts(subject, predicate)]
         label, spoken = self._choose(labels)
-        term = Term(one, label)
-        self._set_language(one, label, "preferred", spoken)
+        term = Term(term_id, label)
+        self._set_language(term_id, label, "preferred", spoken)
         names = [(text, code, "synonym") for text, code in labels if text != term.label]
         for predicate, kind in SYNONYMS.items():
             names += [(text, code, kind) for text, code in self._texts(subject, predicate)]
         for text, code, kind in names:
             term.names.append((text, kind))
-            self._set_language(one, text, kind, code)
+            self._set_language(term_id, text, kind, code)
         definitions = [pair for p in DEFINITIONS for pair in self._texts(subject, p)]
         term.definition = self._first(definitions)
         namespaces = self._texts(subject, OIO.hasOBONamespace)
         plain = "concept" if (subject, RDF.type, SKOS.Concept) in self.graph else "class"
-        own = "" if ":" in one and not one.startswith("http") else plain
-        term.namespace = namespaces[0][0] if namespaces else own
+        namespace = "" if ":" in term_id and not term_id.startswith("http") else plain
+        term.namespace = namespaces[0][0] if namespaces else namespace
         deprecated = self._texts(subject, OWL.deprecated)
         term.obsolete = any(text.lower() in ("true", "1") for text, _ in deprecated)
         term.replaced_by = self._values(subject, OBO.IAO_0100001)
         codes = [str(code).strip() for code in self.graph.objects(subject, SKOS.notation)]
         others = [*self._values(subject, OIO.hasAlternativeId), *sorted(filter(None, codes))]
-        term.alternatives = [other for other in dict.fromkeys(others) if other != one]
+        term.alternatives = [other for other in dict.fromkeys(others) if other != term_id]
         term.xrefs = [other for predicate in SAME for other in self._values(subject, predicate)]
         term.edges = list(self._edges(subject))
         return term

@@ -72,11 +72,11 @@ def _find_files(folder: Path, parts: Iterable[str]) -> tuple[dict[str, list[Path
         for path in visible
         if form_of(path) in FORMS
     }
-    found: dict[str, list[Path]] = {}
+    files_by_part: dict[str, list[Path]] = {}
     for part in parts:
         order = [path for form in FORMS for path in tables if form_of(path) == form]
-        found[part] = [path for path in order if tables[path] == plain_name(part)]
-        if found[part]:
+        files_by_part[part] = [path for path in order if tables[path] == plain_name(part)]
+        if files_by_part[part]:
             continue
         others = [path for path in order if tables[path] in FILES[part]]
         if len({tables[path] for path in others}) > 1:
@@ -84,9 +84,9 @@ def _find_files(folder: Path, parts: Iterable[str]) -> tuple[dict[str, list[Path
                 f"{folder}: {' and '.join(p.name for p in others)} could all be {part}. Name which:"
                 f" --{part} FILE"
             )
-        found[part] = others
-    chosen = set(chain.from_iterable(found.values()))
-    return found, [path for path in visible if path not in chosen]
+        files_by_part[part] = others
+    chosen = set(chain.from_iterable(files_by_part.values()))
+    return files_by_part, [path for path in visible if path not in chosen]
 
 
 def files(path: str | Path) -> list[Path]:
@@ -95,17 +95,17 @@ def files(path: str | Path) -> list[Path]:
     path = Path(path)
     if not path.is_dir():
         return [path]
-    found = sorted(
+    paths = sorted(
         file
         for file in path.rglob("*")
         if file.is_file() and not _is_hidden(file.relative_to(path))
     )
-    if not found:
+    if not paths:
         raise InputError(
             f"{path}: an empty folder. Put entities.csv and triples.csv there (.tsv, .jsonl, .gz"
             " too)."
         )
-    return found
+    return paths
 
 
 def _is_hidden(path: Path) -> bool:
@@ -114,12 +114,12 @@ def _is_hidden(path: Path) -> bool:
 
 def _parse_columns(columns: Sequence[str]) -> dict[str, str]:
     """{ours, or part.ours: theirs} of --columns. Raises InputError for what is no such pair."""
-    known = {name for schema in SCHEMAS.values() for name in schema.names}
+    column_names = {name for schema in SCHEMAS.values() for name in schema.names}
     renamed: dict[str, str] = {}
     for pair in columns:
         ours, equals, theirs = pair.partition("=")
         part, _, column = ours.rpartition(".")
-        if not equals or column not in known or (part and part not in PARTS):
+        if not equals or column not in column_names or (part and part not in PARTS):
             raise InputError(
                 f"--columns {pair}: expected ours=theirs, ours one of id, name, type, kind,"
                 " language, source, text, head, relation, tail, or with its table: names.kind"
@@ -218,37 +218,37 @@ class Origin:
     licence: str | None = None
 
 
-def _check_preset_alone(preset: str, given: TableFiles, cells: Cells) -> None:
+def _check_preset_alone(preset: str, table_files: TableFiles, cells: Cells) -> None:
     """Raise InputError where an option is given that a preset decides itself."""
-    if given != TableFiles() or cells.synonyms:
+    if table_files != TableFiles() or cells.synonyms:
         raise InputError(
             f"--preset {preset}: names its files and columns itself. Leave --entities, --names,"
             " --definitions, --triples, --equivalences, --synonyms and --headerless out."
         )
 
 
-def _usual_tables(path: Path, given: TableFiles, cells: Cells, draft: Draft) -> list[Table]:
+def _usual_tables(path: Path, table_files: TableFiles, cells: Cells, draft: Draft) -> list[Table]:
     """The tables of usual names in a folder, or the one file. Raises InputError for none, and for
     no entities."""
     unread: list[Path] = []
     form, renamed = cells.form, cells.renamed
     if path.is_dir():
-        found, unread = _files_in_folder(path, given.chosen, draft.left_out)
+        files_by_part, unread = _files_in_folder(path, table_files.chosen, draft.left_out)
     else:
-        own = [part for part, chosen in given.chosen.items() if chosen is not None]
-        if own:
+        in_folder = [part for part, chosen in table_files.chosen.items() if chosen is not None]
+        if in_folder:
             raise InputError(
-                f"--{own[0]}: names files in a folder, and {path} is none. Give the folder."
+                f"--{in_folder[0]}: names files in a folder, and {path} is none. Give the folder."
             )
-        part = "triples" if given.headerless else _part_of_file(path, form, renamed)
-        found = {part: [path]}
-    if not any(found.values()):
+        part = "triples" if table_files.headerless else _part_of_file(path, form, renamed)
+        files_by_part = {part: [path]}
+    if not any(files_by_part.values()):
         raise InputError(
             f"{path}: no tables here. Put entities.csv and triples.csv there (.tsv, .jsonl, .xlsx,"
             " .gz too), or name files with --entities, --names, --definitions, --triples,"
             " --equivalences."
         )
-    if not found.get("entities") and draft.missing != "add":
+    if not files_by_part.get("entities") and draft.missing != "add":
         others_too = f"; not read: {', '.join(f.name for f in unread):.200}" if unread else ""
         raise InputError(
             f"{path}: no entities table{others_too}. Expected one with the columns id and name (and"
@@ -258,11 +258,11 @@ def _usual_tables(path: Path, given: TableFiles, cells: Cells, draft: Draft) -> 
     bare = Form(form.encoding, form.delimiter, REQUIRED["triples"], sheet=form.sheet)
     tables: list[Table] = []
     for part in PARTS:
-        layout = Layout((), form=bare if given.headerless and part == "triples" else form)
+        layout = Layout((), form=bare if table_files.headerless and part == "triples" else form)
         synonyms = tuple(cells.synonyms) if part == "entities" else ()
         tables += [
             Table(file, layout, part, renamed, synonyms, cells.separator or "|")
-            for file in found.get(part, [])
+            for file in files_by_part.get(part, [])
         ]
     return tables
 
@@ -271,18 +271,20 @@ def _files_in_folder(
     folder: Path, chosen: Mapping[str, Sequence[str] | None], left_out: Counter[str]
 ) -> tuple[dict[str, list[Path]], list[Path]]:
     """({part: its files}, the files that are not read), which are counted."""
-    found, others = _find_files(folder, [part for part, names in chosen.items() if names is None])
+    files_by_part, others = _find_files(
+        folder, [part for part, names in chosen.items() if names is None]
+    )
     for part, names in chosen.items():
         if names is not None:
-            found[part] = [folder / name for name in names]
-    read_too = set(chain.from_iterable(found.values()))
-    hidden = [one for one in folder.iterdir() if one.name.startswith(".")]
+            files_by_part[part] = [folder / name for name in names]
+    read_too = set(chain.from_iterable(files_by_part.values()))
+    hidden = [path for path in folder.iterdir() if path.name.startswith(".")]
     left_out[HIDDEN] += sum(file not in read_too for file in hidden)
     unread = [file for file in others if file not in read_too]
     if unread:
         listed = ", ".join(file.name for file in unread)
         left_out[f"files that are no table ({listed:.200})"] = len(unread)
-    return found, unread
+    return files_by_part, unread
 
 
 def _check_columns_used(columns: Mapping[str, str], tables: Sequence[Table]) -> None:
@@ -351,7 +353,7 @@ def _preset_tables(path: Path, preset: Preset, left_out: Counter[str]) -> list[T
     for file in files(path):
         layouts = preset.layouts_of(file)
         if single and not layouts:
-            layouts = [one for one in preset.layouts if not one.form.columns]
+            layouts = [choice for choice in preset.layouts if not choice.form.columns]
         fitting = []
         lacking: list[str] = []
         heading: tuple[str, ...] = ()
@@ -372,11 +374,11 @@ def _preset_tables(path: Path, preset: Preset, left_out: Counter[str]) -> list[T
                 " another name: --columns name=title."
             )
         used = {column for layout in fitting for column in layout.used_columns()}
-        alone = len(fitting) == 1 and not is_json(file)
-        tables += [Table(file, one, used_by_others=used, is_alone=alone) for one in fitting]
+        is_only = len(fitting) == 1 and not is_json(file)
+        tables += [Table(file, choice, used_by_others=used, is_alone=is_only) for choice in fitting]
         unread += [] if fitting else [file.name]
     if not tables:
-        listed = ", ".join(dict.fromkeys(p for one in preset.layouts for p in one.files))
+        listed = ", ".join(dict.fromkeys(p for choice in preset.layouts for p in choice.files))
         raise InputError(
             f"{path}: no file for the preset {preset.name} ({preset.about}). Expected {listed}; got"
             f" {', '.join(unread):.300}."
@@ -391,7 +393,7 @@ def read(
     path: str | Path,
     preset: str | None = None,
     missing: Literal["error", "add", "drop"] | None = None,
-    given: TableFiles = TableFiles(),
+    table_files: TableFiles = TableFiles(),
     cells: Cells = Cells(),
     origin: Origin = Origin(),
 ) -> KnowledgeGraph:
@@ -409,17 +411,17 @@ def read(
         raise InputError(f"--missing {missing}: expected error, add or drop")
     draft = Draft(origin.language, origin.source, missing or "error")
     if preset is None:
-        return _read_usual(Path(path), given, cells, draft, origin)
-    _check_preset_alone(preset, given, cells)
+        return _read_usual(Path(path), table_files, cells, draft, origin)
+    _check_preset_alone(preset, table_files, cells)
     return _read_preset(Path(path), preset, cells, missing, draft, origin)
 
 
 def _read_usual(
-    path: Path, given: TableFiles, cells: Cells, draft: Draft, origin: Origin
+    path: Path, table_files: TableFiles, cells: Cells, draft: Draft, origin: Origin
 ) -> KnowledgeGraph:
     """The graph of tables of usual names and columns."""
     manifest = {"source": f"tables in {path.name}", "version": origin.version}
-    tables = _usual_tables(path, given, cells, draft)
+    tables = _usual_tables(path, table_files, cells, draft)
     _check_cells_used(cells, tables)
     TableReader(draft, True).read(tables)
     _check_columns_used(cells.renamed, tables)

@@ -111,12 +111,12 @@ def files(folder: str | Path) -> list[Path]:
     """The RRF files that the folder has, MRCONSO first. Raises InputError when there is no
     MRCONSO.RRF."""
     paths = [_file(Path(folder), name) for name in COLUMNS]
-    found = [path for path in paths if path]
-    if not found or not found[0].name.startswith("MRCONSO"):
+    paths_present = [path for path in paths if path]
+    if not paths_present or not paths_present[0].name.startswith("MRCONSO"):
         raise InputError(
             f"{folder}/MRCONSO.RRF: missing (the names). Give the META folder of a UMLS release."
         )
-    return found
+    return paths_present
 
 
 def _file(folder: Path, name: str) -> Path | None:
@@ -183,7 +183,7 @@ def _names(
         batch = batch.filter(pa.array(keep))
         sui = _string_numbers(batch["SUI"], path)
         language = lat.encode(batch["LAT"])
-        priority = [len(languages) - languages.index(one) for one in lat]
+        priority = [len(languages) - languages.index(code) for code in lat]
         rank = _ranks(batch, np.array(priority, np.int8)[language])
         kind, source = _name_kinds(batch), sab.encode(batch["SAB"])
         parts.append((number[keep], sui, rank, kind, language.astype(np.int8), source))
@@ -282,7 +282,7 @@ def _triples(
         ),
         0,
     )
-    kept = 0
+    count = 0
 
     def drop(reason: str, keep: np.ndarray, also: np.ndarray) -> np.ndarray:
         left_out[reason] += int((keep & ~also).sum())
@@ -306,13 +306,13 @@ def _triples(
             | (relation.astype(np.int64) << RELATION)
             | tail[keep]
         )
-        kept += len(part)
+        count += len(part)
         waiting += len(part)
         parts.append(part)
         if waiting > MERGE:
             parts, waiting = [np.unique(np.concatenate(parts))], 0
     packed = np.unique(np.concatenate(parts))
-    left_out["MRREL repeated"] = kept - len(packed)
+    left_out["MRREL repeated"] = count - len(packed)
     return _Triples(packed, list(codes), left_out)
 
 
@@ -362,15 +362,15 @@ def _alternatives(path: Path, concepts: set[str]) -> tuple[dict[str, list[str]],
             retired.add(old)
             if relation == "SY" and new and old not in concepts:
                 earlier[old] = new
-    found: dict[str, list[str]] = {}
+    alternatives: dict[str, list[str]] = {}
     for old, new in sorted(earlier.items()):
         for _ in range(len(earlier)):  # an id may have been replaced several times
             if new in concepts or new not in earlier or new == old:
                 break
             new = earlier[new]
         if new in concepts:
-            found.setdefault(new, []).append(old)
-    return found, len(retired - concepts) - sum(map(len, found.values()))
+            alternatives.setdefault(new, []).append(old)
+    return alternatives, len(retired - concepts) - sum(map(len, alternatives.values()))
 
 
 def read(
@@ -416,10 +416,10 @@ def read(
     if definition:
         definitions = _definitions(definition, index, sources, suppress, speaking)
     if rel:
-        found = _triples(rel, index, sources, suppress, relations, include_rel)
-        left_out |= found.left_out
-        triples = _triple_table(found, concepts)
-        del found
+        read_triples = _triples(rel, index, sources, suppress, relations, include_rel)
+        left_out |= read_triples.left_out
+        triples = _triple_table(read_triples, concepts)
+        del read_triples
     manifest: dict[str, Any] = {
         "source": "UMLS Metathesaurus",
         "version": _version(folder),
@@ -427,8 +427,8 @@ def read(
         "left_out": left_out,
     }
     if retired := _file(folder, "MRCUI"):
-        known = set(entities["id"].to_pylist())
-        manifest["alternatives"], others = _alternatives(retired, known)
+        concept_ids = set(entities["id"].to_pylist())
+        manifest["alternatives"], others = _alternatives(retired, concept_ids)
         left_out["ids of MRCUI that mean no kept concept"] = others
     return KnowledgeGraph(entities, name_table, definitions, triples, manifest)
 
@@ -458,7 +458,7 @@ def _entity_table(concepts: np.ndarray, names: _Names, types: ConceptTypes) -> p
 
 def _name_table(names: _Names) -> pa.Table:
     """The kept names."""
-    languages = [LANGUAGES.get(one, one.lower()) for one in names.languages]
+    languages = [LANGUAGES.get(language, language.lower()) for language in names.languages]
     columns = {
         "id": build_column(names.cui, format_cuis),
         "name": names.text,
@@ -469,15 +469,15 @@ def _name_table(names: _Names) -> pa.Table:
     return pa.table(columns, SCHEMAS["names"])
 
 
-def _triple_table(found: _Triples, concepts: np.ndarray) -> pa.Table:
+def _triple_table(read_rows: _Triples, concepts: np.ndarray) -> pa.Table:
     """The triples, unpacked."""
     tail, relation = (1 << RELATION) - 1, (1 << HEAD - RELATION) - 1  # masks of their bits
-    labels = pa.array(found.labels, pa.string())
+    labels = pa.array(read_rows.labels, pa.string())
     columns = {
-        "head": build_column(found.packed, lambda part: format_cuis(concepts[part >> HEAD])),
+        "head": build_column(read_rows.packed, lambda part: format_cuis(concepts[part >> HEAD])),
         "relation": build_column(
-            found.packed, lambda part: labels.take(pa.array((part >> RELATION) & relation))
+            read_rows.packed, lambda part: labels.take(pa.array((part >> RELATION) & relation))
         ),
-        "tail": build_column(found.packed, lambda part: format_cuis(concepts[part & tail])),
+        "tail": build_column(read_rows.packed, lambda part: format_cuis(concepts[part & tail])),
     }
     return pa.table(columns, SCHEMAS["triples"])

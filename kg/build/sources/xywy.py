@@ -64,8 +64,8 @@ _FILE = re.compile(r"medical_(\d+)\.json")
 
 
 def _number(name: str) -> int:
-    found = _FILE.fullmatch(name)
-    return int(found.group(1)) if found else -1
+    match = _FILE.fullmatch(name)
+    return int(match.group(1)) if match else -1
 
 
 def files(path: str | Path) -> list[Path]:
@@ -74,15 +74,15 @@ def files(path: str | Path) -> list[Path]:
     path = Path(path)
     if not path.is_dir():
         return [path]
-    found = sorted(
+    paths = sorted(
         (f for f in path.rglob("*.json") if _number(f.name) >= 0), key=lambda f: _number(f.name)
     )
-    if not found:
+    if not paths:
         raise InputError(
             f"{path}: no medical_0.json, medical_1.json, … here. Give the folder data/ of"
             " MedicalKGQA, or a .tar.gz of it."
         )
-    return found
+    return paths
 
 
 def _contents(path: Path) -> Iterator[tuple[str, bytes]]:
@@ -148,13 +148,13 @@ def records(path: str | Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """(where, the disease's name, record), in order. Raises InputError naming file and key for what
     is broken."""
     for where, content in _contents(Path(path)):
-        found = parse_json(decode(content, where), where, "Fetch the file again.")
-        if not isinstance(found, dict):
+        diseases = parse_json(decode(content, where), where, "Fetch the file again.")
+        if not isinstance(diseases, dict):
             raise InputError(
-                f'{where}: expected {{"0": disease, …}}, got {type(found).__name__}. Fetch the file'
-                " again."
+                f'{where}: expected {{"0": disease, …}}, got {type(diseases).__name__}.'
+                " Fetch the file again."
             )
-        for key, record in found.items():
+        for key, record in diseases.items():
             at = f"{where}: key {key!r}"
             if not isinstance(record, dict):
                 raise InputError(
@@ -248,7 +248,7 @@ def texts(path: str | Path) -> Iterator[tuple[str, str, str]]:
     again. Raises InputError as :func:`read` does.
     """
     numbers: Counter[tuple[str, str]] = Counter()
-    said: set[tuple[str, str]] = set()
+    seen: set[tuple[str, str]] = set()
     for where, name, record in records(path):
         for (part, key), kind in TEXTS.items():
             value = _value(record, part, key, where)
@@ -261,7 +261,7 @@ def texts(path: str | Path) -> Iterator[tuple[str, str, str]]:
                 )
             paragraphs = (" ".join(line.split()) for item in items for line in item.splitlines())
             text = "\n".join(filter(None, paragraphs))
-            if text and (name, text) not in said:
-                said.add((name, text))
+            if text and (name, text) not in seen:
+                seen.add((name, text))
                 yield name, f"{kind}-{numbers[name, kind]}", text
                 numbers[name, kind] += 1
