@@ -169,7 +169,8 @@ class PartsFolder:
 
     def done(self, parts: Sequence[Part]) -> list[Counts]:
         """The counts of those parts that are done."""
-        return [counts for part in parts if (counts := self._read_counts(part)) is not None]
+        counts = map(self._read_counts, parts)
+        return [part_counts for part_counts in counts if part_counts is not None]
 
     def map(
         self,
@@ -207,28 +208,27 @@ class PartsFolder:
         todo = [part for part in parts if counted[part.name] is None]
         if todo:
             jobs = [(make, part, self.out, self._part_digest(part)) for part in todo]
-            results = (
-                _on_ray(jobs, begin, workers, gpus)
-                if engine == "ray"
-                else (
-                    _here(jobs, begin)
-                    if min(workers, len(jobs)) == 1
-                    else _in_processes(jobs, begin, min(workers, len(jobs)), self._lock, self.out)
-                )
-            )
+            workers_used = min(workers, len(jobs))
+            if engine == "ray":
+                results = _on_ray(jobs, begin, workers, gpus)
+            elif workers_used == 1:
+                results = _here(jobs, begin)
+            else:
+                results = _in_processes(jobs, begin, workers_used, self._lock, self.out)
             for name, counts in results:
                 counted[name] = counts
                 finished(counts)
                 each(counts)
-        return [part_counts for part in parts if (part_counts := counted[part.name]) is not None]
+        counts_of_parts = (counted[part.name] for part in parts)
+        return [part_counts for part_counts in counts_of_parts if part_counts is not None]
 
     def finish(self, parts: Sequence[Part], facts: dict[str, Any]) -> dict[str, Any]:
         """Write the manifest of the whole folder and return it: `facts`, the settings, and the
         checksums of all files."""
         markers = (read_object(self.out / "markers" / f"{part.name}.json") for part in parts)
-        sums = {
-            name: checksum for marker in markers for name, (_, checksum) in marker["files"].items()
-        }
+        sums: dict[str, str] = {}
+        for marker in markers:
+            sums |= {name: checksum for name, (_, checksum) in marker["files"].items()}
         self.manifest = {"settings": self.settings, "sha256": sums} | facts
         write_manifest(self.out, self.manifest)
         (self.out / "state.json").unlink(missing_ok=True)
@@ -435,7 +435,8 @@ def _on_ray(
         running[actor.ready.remote()] = actor, None
 
     try:
-        for _ in range(max(1, min(workers, len(jobs)))):
+        actors = max(1, min(workers, len(jobs)))
+        for _ in range(actors):
             start()
         while todo or any(job for _, job in running.values()):
             first = _wait_for_actor(ray, running)

@@ -53,7 +53,8 @@ def set_up(verbose: bool = False, quiet: bool = False) -> None:
     alone with `quiet`."""
     handler = _Standard()
     handler.setFormatter(_Lines("%(message)s"))
-    level = logging.DEBUG if verbose else logging.ERROR if quiet else logging.INFO
+    level = logging.ERROR if quiet else logging.INFO
+    level = logging.DEBUG if verbose else level
     for room in (*ROOMS, ENTRY):
         logger = logging.getLogger(room)
         logger.handlers = [handler]

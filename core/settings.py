@@ -18,8 +18,9 @@ import shlex
 import textwrap
 import types
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
@@ -107,14 +108,12 @@ def groups_of(function: Callable[..., Any]) -> dict[str, type]:
 def given_options(group: Any) -> dict[str, Any]:
     """The options of a group (a dataclass) that were given: on a command line, or in Python with
     another value than the default."""
+    values = {field.name: getattr(group, field.name) for field in dataclasses.fields(group)}
     names = getattr(group, "_given", None)
-    return {
-        option.name: getattr(group, option.name)
-        for option in dataclasses.fields(group)
-        if (
-            getattr(group, option.name) != option.default if names is None else option.name in names
-        )
-    }
+    if names is None:
+        defaults = {field.name: field.default for field in dataclasses.fields(group)}
+        names = {name for name, value in values.items() if value != defaults[name]}
+    return {name: value for name, value in values.items() if name in names}
 
 
 def options_of(function: Callable[..., Any], extra: Sequence[Option] = ()) -> dict[str, Option]:
@@ -129,11 +128,10 @@ def _read_options(function: Callable[..., Any]) -> dict[str, Option]:
     owners: list[Callable[..., Any]] = [function, *groups.values()]
     for owner in owners:
         described = reversed(owner.__mro__) if isinstance(owner, type) else [owner]
-        texts = {
-            p.arg_name: p.description or ""
-            for part in described
-            for p in docstring_parser.parse(inspect.getdoc(part) or "").params
-        }
+        texts: dict[str, str] = {}
+        for part in described:
+            arguments = docstring_parser.parse(inspect.getdoc(part) or "").params
+            texts |= {argument.arg_name: argument.description or "" for argument in arguments}
         hints = get_type_hints(owner)
         about = inspect.getdoc(owner) or ""
         heading = (
@@ -234,12 +232,8 @@ def take_value(word: str, option: Option, value: str | None, left: deque[str]) -
     if option.name == "config" and is_list(option.type):
         return [left.popleft()] if left else []
     if is_list(option.type):
-        numbers = _numbers(option.type)
-        return [
-            part
-            for item in take_words(left)
-            for part in (_split_list(item, option.type) if numbers else [item])
-        ]
+        words = list(take_words(left))
+        return _split_all(words, option.type) if _numbers(option.type) else words
     if is_bool(option.type):
         return left.popleft() if left and left[0].lower() in TRUTH else "true"
     if not left or OPTION.fullmatch(left[0]):
@@ -317,6 +311,10 @@ def _split_list(value: str, kind: Any) -> list[Any]:
         parts = [part for part in re.split(r"[,\s]+", value) if part]
         return [int(part) if part.isdigit() else part for part in parts]
     return several(value)
+
+
+def _split_all(texts: Iterable[Any], kind: Any) -> list[Any]:
+    return list(chain.from_iterable(_split_list(text, kind) for text in texts))
 
 
 def _parts(kind: Any) -> tuple[Any, ...]:
@@ -427,11 +425,8 @@ def parse(
     allowed = dict(options)
     if "config" not in options:  # the sweep's own file is named so
         allowed["config"] = Option("config", Sequence[Path], None, "")
-    words = [
-        word
-        for word in words
-        if (name := word.partition("=")[0]) not in ignored or name.lower() in options
-    ]
+    unused = {name for name in ignored if name.lower() not in options}
+    words = [word for word in words if word.partition("=")[0] not in unused]
     typed = collect(words, allowed, positions, what, owners)
     if "config" in typed and "config" not in options:
         typed = read_settings(typed.pop("config")[1], options, owners) | typed
@@ -472,7 +467,7 @@ def read_settings(
             if nested or (isinstance(value, list) and not is_list(kind)):
                 raise InputError(_wrong(form, excerpt(value), options[key]))
             if _numbers(kind):
-                settings[key] = form, [part for text in parts for part in _split_list(text, kind)]
+                settings[key] = form, _split_all(parts, kind)
             else:
                 settings[key] = form, parts if is_list(kind) else value
     return settings

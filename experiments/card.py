@@ -37,11 +37,10 @@ def plain(value: Any, prefix: str = "") -> dict[str, Any]:
     """Settings that are numbers, words or switches, by their dotted names; folders, which
     `data_provenance` lists, left out."""
     if isinstance(value, dict):
-        return {
-            k: v
-            for name, inner in value.items()
-            for k, v in plain(inner, f"{prefix}.{name}").items()
-        }
+        settings: dict[str, Any] = {}
+        for name, inner in value.items():
+            settings |= plain(inner, f"{prefix}.{name}")
+        return settings
     if value is None or isinstance(value, list) or (isinstance(value, str) and "/" in value):
         return {}
     return {prefix.removeprefix("."): value}
@@ -60,7 +59,7 @@ def _cell(value: Any) -> str:
 
 
 def _table(head: list[str], rows: list[list[Any]]) -> str:
-    lines = [head, ["---"] * len(head), *([_cell(c) for c in row] for row in rows)]
+    lines = [head, ["---"] * len(head), *(map(_cell, row) for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
@@ -225,7 +224,6 @@ def describe(
     }
     files = sorted(p.name for p in folder.iterdir())
     write_manifest(folder, manifest)
+    facts = json.loads(json.dumps(manifest, default=str))
     with atomic_write(folder / CARD) as handle:
-        handle.write(
-            card(name, json.loads(json.dumps(manifest, default=str)), run.config, files, about)
-        )
+        handle.write(card(name, facts, run.config, files, about))

@@ -167,7 +167,7 @@ def write_results(folder: Path, result: dict[str, Any]) -> None:
             handle.write(json.dumps(row, ensure_ascii=False) + "\n")
     save_arrays(folder / "outcomes.parquet", result["tallies"])
     table = result["confusion"]
-    columns = sorted({c for row in table.values() for c in row} | set(table))
+    columns = sorted(set(table).union(*table.values()))
     with atomic_write(folder / "confusion.csv") as handle:
         writer = CsvWriter(handle)
         writer.writerow(["gold \\ predicted", *columns])

@@ -92,6 +92,10 @@ def states_and_mask(arguments: tuple[Any, ...], named: dict[str, Any]) -> tuple[
     return states, arguments[1] if len(arguments) > 1 else named.get("attention_mask")
 
 
+def count_parameters(module: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
 class Meter(pl.Callback):
     """Writes what the steps of a training cost to the JSON file `file`; the numbers are process
     0's, times the processes.
@@ -130,16 +134,14 @@ class Meter(pl.Callback):
         ]
         first = {id(stack[0]) for stack in stacks}
         self.layers = len(layers)
-        self.sizes = {id(layer): sum(p.numel() for p in layer.parameters()) for layer in layers}
+        self.sizes = {id(layer): count_parameters(layer) for layer in layers}
         self.hidden = 0
+
+        def count_inputs(layer: nn.Module, inputs: Any, named: Any) -> None:
+            self.count(layer, *states_and_mask(inputs, named), id(layer) in first)
+
         self.hooks = [
-            layer.register_forward_pre_hook(
-                lambda layer, inputs, named: self.count(
-                    layer, *states_and_mask(inputs, named), id(layer) in first
-                ),
-                with_kwargs=True,
-            )
-            for layer in layers
+            layer.register_forward_pre_hook(count_inputs, with_kwargs=True) for layer in layers
         ]
         if trainer.strategy.root_device.type == "cuda":
             torch.cuda.reset_peak_memory_stats()
@@ -184,13 +186,8 @@ class Meter(pl.Callback):
             hook.remove()
         device = trainer.strategy.root_device
         kind = str(trainer.precision)
-        dtype = (
-            torch.bfloat16
-            if "bf16" in kind
-            else torch.float16
-            if kind.startswith("16")
-            else torch.float32
-        )
+        dtype = torch.float16 if kind.startswith("16") else torch.float32
+        dtype = torch.bfloat16 if "bf16" in kind else dtype
         peak = product_peak(device, dtype, self.side)
         begin, end = self.marks[1 if len(self.marks) > 2 else 0], self.marks[-1]
         steps = len(self.marks) - (2 if len(self.marks) > 2 else 1)

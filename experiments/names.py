@@ -127,11 +127,8 @@ def _find_finished(task: str, label: str = "*") -> list[Path]:
     """Folders of the finished runs of a task with a usable export:
     <encoder>/<digest>/[grid-<point>/]seed<k>."""
     base = _task_folder(task)
-    runs = [
-        p
-        for middle in ("*", "*/grid-*")
-        for p in base.glob(f"{label}/{middle}/seed*/finished.json")
-    ]
+    runs = list(base.glob(f"{label}/*/seed*/finished.json"))
+    runs += base.glob(f"{label}/*/grid-*/seed*/finished.json")
     return [done.parent for done in sorted(runs) if _holds_fine_tuned(done.parent / "export")]
 
 
@@ -161,11 +158,11 @@ class OwnOption(NamedTuple):
 
 def own_options() -> list[OwnOption]:
     """Every option that a recipe names."""
-    return [
-        OwnOption(name, option["help"])
-        for paper in recipes()
-        for name, option in _recipe(paper).get("options", {}).items()
-    ]
+    options = []
+    for paper in recipes():
+        for name, option in _recipe(paper).get("options", {}).items():
+            options.append(OwnOption(name, option["help"]))
+    return options
 
 
 def options() -> dict[str, list[str]]:

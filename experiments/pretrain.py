@@ -102,7 +102,8 @@ def machine_words(chosen: Machine, gpu: bool = False, plan: bool = False) -> lis
     devices, nodes = chosen.devices or count or 1, chosen.nodes or 1
     if count and devices > count:
         raise InputError(f"DEVICES={devices}, but this machine has {count} GPUs")
-    kind = "cpu" if not count else "ddp" if devices * nodes > 1 else "gpu"
+    kind = "ddp" if devices * nodes > 1 else "gpu"
+    kind = kind if count else "cpu"
     words = ["--config", f"experiments/common/{kind}.yaml", "--trainer.devices", str(devices)]
     words += ["--trainer.num_nodes", str(nodes)] if nodes > 1 else []
     words += ["--trainer.strategy", "ddp"] if devices * nodes > 1 else []
@@ -251,7 +252,9 @@ def layered_configs(
 ) -> list[str]:
     """The config files of a training, in the order in which they are laid over each other."""
     layers = {"{variant}": variant.get("configs", []), "{profile}": profile.get("configs", [])}
-    listed = [file for name in files for file in layers.get(name, [name])]
+    listed: list[str] = []
+    for name in files:
+        listed += layers.get(name, [name])
     listed += variant.get("last", [])
     return [f"experiments/{paper}/{file}" for file in listed]
 
@@ -263,9 +266,12 @@ def fill(value: Any, values: Mapping[str, Any]) -> Any:
     Raises InputError for an unknown name.
     """
     if isinstance(value, list):
-        filled = [fill(part, values) for part in value]
-        lists = [part if isinstance(part, list) else [part] for part in filled if part is not None]
-        return [part for parts in lists for part in parts]
+        parts: list[Any] = []
+        for part in value:
+            filled = fill(part, values)
+            if filled is not None:
+                parts += filled if isinstance(filled, list) else [filled]
+        return parts
     if not isinstance(value, str):
         return value
     for name in re.findall(r"\{(\w+)\}", value):
@@ -290,7 +296,7 @@ def table(report: dict[str, str], results: dict[str, dict[str, Any]], column: st
     A metric that a run does not have stays empty there. Raises InputError for one that no run has:
     it is misspelt.
     """
-    columns = sorted({key for r in results.values() for key in r["end"]})
+    columns = sorted(set[str]().union(*(result["end"] for result in results.values())))
     for label, key in report.items():
         if key not in columns:
             raise InputError(
@@ -400,7 +406,7 @@ def describe_results(
     ]
     rows = report["rows"]
     if some:
-        measured = {key for run in results.values() for key in run["end"]}
+        measured = set[str]().union(*(result["end"] for result in results.values()))
         rows = {label: key for label, key in rows.items() if key in measured}
     held_out = counts(report["held_out"], results)
     lines += [

@@ -16,6 +16,7 @@ from __future__ import annotations
 import inspect
 import shutil
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -75,12 +76,11 @@ def released_command(paper: str) -> Callable[..., str]:
 
     The function for a paper has the options source, out and those of its converters.
     """
-    options = {
-        name: option
-        for converter in converters(paper).values()
-        for name, option in options_of(converter).items()
-        if name not in ("source", "out")
-    }
+    options: dict[str, Option] = {}
+    for converter in converters(paper).values():
+        options |= options_of(converter)
+    for name in ("source", "out"):
+        options.pop(name, None)
 
     def import_released(source: Path, out: Path, **settings: Any) -> str:
         changed = {
@@ -99,6 +99,11 @@ def released_command(paper: str) -> Callable[..., str]:
     return with_options(import_released, about, [*needed, *options.values()])
 
 
+def _list_settings(converter: Callable[..., Any]) -> list[str]:
+    parameters = inspect.signature(converter).parameters.values()
+    return [parameter.name for parameter in parameters if parameter.default is not parameter.empty]
+
+
 def make_export(paper: str, source: str | Path, out: str | Path, **settings: Any) -> Path:
     """An export folder of a released checkpoint in folder `source`. Raises InputError for what is
     no such checkpoint."""
@@ -109,11 +114,8 @@ def make_export(paper: str, source: str | Path, out: str | Path, **settings: Any
             f"{source}: no such folder. Fetch the checkpoint first; of the hub: hf download NAME"
             " --local-dir FOLDER"
         )
-    taken = {
-        room: [n for n, p in inspect.signature(f).parameters.items() if p.default is not p.empty]
-        for room, f in parts.items()
-    }
-    taken_names = [name for names in taken.values() for name in names]
+    taken = {room: _list_settings(converter) for room, converter in parts.items()}
+    taken_names = list(chain.from_iterable(taken.values()))
     if unknown := sorted(set(settings) - set(taken_names)):
         raise InputError(
             f"no setting {unknown[0]!r} of {paper}; choose from: {', '.join(taken_names) or 'none'}"

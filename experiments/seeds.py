@@ -60,7 +60,10 @@ def seeds_of(text: str) -> list[int]:
 
 def flags(settings: Mapping[str, Any]) -> list[str]:
     """Settings as arguments of LightningCLI."""
-    return [word for key, value in settings.items() for word in (f"--{key}", str(value))]
+    words = []
+    for key, value in settings.items():
+        words += [f"--{key}", str(value)]
+    return words
 
 
 def grid_points(grid: dict[str, list[Any]]) -> list[dict[str, Any]]:
@@ -88,13 +91,12 @@ def estimate(data: Task, epochs: int, runs: int, parameters: int, device: str) -
     machine makes likely."""
     import torch
 
-    texts = (
-        t
+    characters = sum(
+        len(e.first) + len(e.second) if isinstance(e, Pair) else len(e.text)
         for e in data.splits["train"]
-        for t in ((e.first, e.second) if isinstance(e, Pair) else (e.text,))
     )
     # characters a token, roughly
-    tokens = sum(map(len, texts)) / (1 if data.manifest["language"] == "zh" else 4)
+    tokens = characters / (1 if data.manifest["language"] == "zh" else 4)
     matrix = torch.randn(1024, 1024, device=device)
     float((matrix @ matrix).sum())
     started = time.perf_counter()

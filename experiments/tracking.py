@@ -81,7 +81,10 @@ def model_content(name: str) -> str:
 def data_folders(value: Any, key: str = "") -> dict[str, Path]:
     """{setting: folder} of every setting that names a folder with a manifest."""
     if isinstance(value, dict):
-        return {k: v for name, inner in value.items() for k, v in data_folders(inner, name).items()}
+        folders: dict[str, Path] = {}
+        for name, inner in value.items():
+            folders |= data_folders(inner, name)
+        return folders
     return {key: Path(value)} if isinstance(value, str) and has_manifest(value) else {}
 
 
@@ -94,11 +97,10 @@ def model_identities(value: Any, path: str = "") -> dict[str, str]:
     """{setting: identity} of every setting that names a model to start from."""
     if isinstance(value, dict):
         below = f"{path}." if path else ""
-        return {
-            k: v
-            for name, inner in value.items()
-            for k, v in model_identities(inner, f"{below}{name}").items()
-        }
+        identities: dict[str, str] = {}
+        for name, inner in value.items():
+            identities |= model_identities(inner, f"{below}{name}")
+        return identities
     if not isinstance(value, str) or not path.endswith(MODELS):
         return {}
     is_name = value in PACKAGED or Path(value).is_dir() or HUB_NAME.fullmatch(value)

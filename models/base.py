@@ -93,11 +93,8 @@ class PaperModule(pl.LightningModule):
         if (batch_idx + 1) % accumulate == 0:
             means = self.trainer.strategy.reduce(self._window.clone(), reduce_op="sum") / total
             self._window.zero_()
-            gathered = (
-                zip(terms, means, [1.0] * len(means) if weights is None else weights, strict=True)
-                if terms
-                else ()
-            )
+            shares = [1.0] * len(means) if weights is None else weights
+            gathered = zip(terms, means, shares, strict=True) if terms else ()
             named = {f"train/loss_{term}": value for term, value, share in gathered if share}
             self.log_dict(
                 {"train/loss": (means * weight).sum()} | named, prog_bar=True, batch_size=1
@@ -172,7 +169,9 @@ class PaperModule(pl.LightningModule):
         )
         total = int(self.trainer.estimated_stepping_batches)
         steps = self.warmup_steps
-        warmup = None if steps is None else int(steps if steps >= 1 else steps * total)
+        if steps is not None and steps < 1:
+            steps = steps * total  # a share
+        warmup = None if steps is None else int(steps)
         schedule = torch.optim.lr_scheduler.LambdaLR(
             optimizer, lambda s: 1.0 if warmup is None else self.factor(s, warmup, total)
         )

@@ -39,6 +39,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -285,6 +286,40 @@ def _final(state: _Beams, total: Tensor, length: Tensor | int, score: str) -> Te
     return (total + state.extra[:, :1]) / (length + state.extra[:, 1:])
 
 
+def _rank_ends(state: _Beams, step: _Step, ends: Tensor, length: int, score: str) -> _Beams:
+    """The state with the names that end here, at `length` tokens, in the rankings. ends (M, K)
+    says which count."""
+    ends_here = _final(state, step.closed, length, score).masked_fill(~ends, NEVER)
+    best, at = torch.cat([state.score, ends_here], dim=1).topk(state.score.shape[1], dim=1)
+    return state._replace(score=best, leaf=torch.cat([state.leaf, step.leaf], dim=1).gather(1, at))
+
+
+def _rankings(scores: Tensor, leaves: Tensor, concepts: np.ndarray | None) -> list[Ranking]:
+    """The rankings of (M, K) scores and leaves, without empty places. concepts: the leaf of the
+    whole trie for each leaf of a forest; None: the leaves are the trie's own."""
+    rankings = []
+    for row_scores, row_leaves in zip(scores.tolist(), leaves.tolist(), strict=True):
+        if concepts is not None:
+            row_leaves = concepts[row_leaves].tolist()
+        pairs = zip(row_leaves, row_scores, strict=True)
+        rankings.append([(leaf, value) for leaf, value in pairs if value > NEVER])
+    return rankings
+
+
+def _prune(
+    state: _Beams, step: _Step, total: Tensor, length: int, heights: Tensor, score: str
+) -> Tensor:
+    """(M, K) totals of the beams, without those that cannot enter a mention's full ranking: at
+    best, every further token is certain, and a mean is over as many of them as there can be.
+
+    (Nor could a beam that is given up outrank, by the transformers rule, a name that enters the
+    ranking.)
+    """
+    worst = state.score[:, -1:]
+    best = _final(state, total, length + 1 + heights[step.node].long(), score)
+    return total.masked_fill((worst > NEVER) & (best <= worst), NEVER)
+
+
 def _advance(decoder: Decoder, state: _Beams, step: _Step, total: Tensor, depth: int) -> _Beams:
     """The state in which the beams have read their new token, the `depth`-th of the name. `total`
     (M, K) says which live."""
@@ -455,21 +490,12 @@ def constrained_search(
             renormalised,
         )
         ends, runs = _finish(step, state, finish_rule)
-        ends_here = _final(state, step.closed, depth + 1, score).masked_fill(~ends, NEVER)
-        best, at = torch.cat([state.score, ends_here], dim=1).topk(beams, dim=1)
-        state = state._replace(
-            score=best, leaf=torch.cat([state.leaf, step.leaf], dim=1).gather(1, at)
-        )
-
+        state = _rank_ends(state, step, ends, depth + 1, score)
         total = step.total.masked_fill(~runs | (state.prompt + depth + 1 > longest)[:, None], NEVER)
-        over = best[:, -1:] > NEVER  # the ranking is full
-        if finish_rule != "fairseq":
-            # At best, every further token of a beam is certain, and a mean is over as many of them
-            # as there can be. (Nor could a beam that is given up outrank, by the transformers rule,
-            # a name that enters the ranking.)
-            most = _final(state, total, depth + 2 + nodes.heights[step.node].long(), score)
-            over = over & (most <= best[:, -1:])
-        total = total.masked_fill(over, NEVER)
+        if finish_rule == "fairseq":  # a mention with a full ranking is done
+            total = total.masked_fill(state.score[:, -1:] > NEVER, NEVER)
+        else:
+            total = _prune(state, step, total, depth + 1, nodes.heights, score)
         if _looks(device) or depth % STEPS == STEPS - 1 or depth == names.depth:
             lives = (total > NEVER).any(1)
             rows = lives.nonzero().flatten()
@@ -480,11 +506,4 @@ def constrained_search(
                 decoder.keep(rows)
                 state, step, total = _rows(state, rows), _rows(step, rows), total[rows]
         state = _advance(decoder, state, step, total, depth + 1)
-    return [
-        [
-            (leaf if candidates is None else int(names.concepts[leaf]), value)
-            for value, leaf in zip(*row, strict=True)
-            if value > NEVER
-        ]
-        for row in zip(scores.tolist(), leaves.tolist(), strict=True)
-    ]
+    return _rankings(scores, leaves, None if candidates is None else names.concepts)

@@ -373,14 +373,10 @@ def layer_at(layer: nn.Module, states: Tensor, attention_mask: Tensor, places: T
     """
     attention: Any = layer.attention
     selected = states.gather(1, places[..., None].expand(-1, -1, states.shape[-1]))
-    query, key, value = (
-        part(module).unflatten(-1, (-1, attention.self.attention_head_size)).transpose(1, 2)
-        for part, module in (
-            (attention.self.query, selected),
-            (attention.self.key, states),
-            (attention.self.value, states),
-        )
-    )
+    heads = (-1, attention.self.attention_head_size)
+    query = attention.self.query(selected).unflatten(-1, heads).transpose(1, 2)
+    key = attention.self.key(states).unflatten(-1, heads).transpose(1, 2)
+    value = attention.self.value(states).unflatten(-1, heads).transpose(1, 2)
     seen = None if attention_mask.all() else attention_mask.bool()[:, None, None, :]
     read = scaled_dot_product_attention(
         query, key, value, attn_mask=seen, scale=attention.self.scaling

@@ -224,6 +224,10 @@ class AnswerRanker(nn.Module):
         return list(self.scores(states).double().cpu().numpy())
 
 
+def _spans_of_type(documents: list[Any], label: str) -> list[list[Any]]:
+    return [[span for span in spans if span[2] == label] for spans in documents]
+
+
 def score_predictions(
     kind: str,
     predicted: list[Any],
@@ -248,10 +252,7 @@ def score_predictions(
         both, predictions, f1_by_type = counts.sum(0)
         extra = {"precision": both / max(predictions, 1), "recall": both / max(f1_by_type, 1)}
         for t in labels if len(labels) > 1 else []:
-            sides = [
-                [[s for s in spans if s[2] == t] for spans in side] for side in (predicted, gold)
-            ]
-            of_type = span_tallies(*sides)
+            of_type = span_tallies(_spans_of_type(predicted, t), _spans_of_type(gold, t))
             if of_type.sum():  # a type that is neither there nor predicted has no score
                 extra[f"f1_{t}"] = score(of_type)
     elif kind == "ranking":
@@ -260,9 +261,8 @@ def score_predictions(
             len(set(question)) - len({q for q, g in zip(question, gold, strict=True) if g == ["1"]})
         )
     else:
-        types = {label for document in gold for label in document} | set(
-            labels
-        )  # a class that train lacks is missed, not ignored
+        # a class that train lacks is missed, not ignored
+        types = set(labels).union(*gold)
         counted = sorted(types - {negative})
         tallies["accuracy"] = accuracy_tallies(predicted, gold)
         if kind == "relation":

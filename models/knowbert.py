@@ -141,9 +141,8 @@ class Recontextualisation(nn.Module):
         spans = spans.flatten(0, 1).index_copy(0, place, enhanced.to(spans.dtype)).view_as(spans)
         read, _ = self.read(projected, spans, spans, key_padding_mask=hidden, need_weights=False)
         informed = self.read_norm(projected + self.dropout(read))
-        new = self.norm(
-            states + self.dropout(self.back(self.outer(self.inner(informed), informed)))
-        )
+        informed = self.outer(self.inner(informed), informed)
+        new = self.norm(states + self.dropout(self.back(informed)))
         return torch.where(taken.any(1)[:, None, None], new, states), psi
 
 

@@ -211,12 +211,11 @@ def compare_systems(
     seeds = sorted(set(first) & set(second))
     if not seeds:
         raise ValueError(f"no common seed: {sorted(first)} and {sorted(second)}")
-    shapes = {scores[s].shape for scores in (first, second) for s in seeds}
+    shapes = {first[s].shape for s in seeds} | {second[s].shape for s in seeds}
     if len(shapes) > 1:
         raise ValueError(f"not the same test examples: {sorted(shapes)}")
-    a, b = (
-        np.stack([np.asarray(scores[s]) for s in seeds]) for scores in (first, second)
-    )  # (S, n, k)
+    a = np.stack([np.asarray(first[s]) for s in seeds])  # (S, n, k)
+    b = np.stack([np.asarray(second[s]) for s in seeds])
     formula, k = _formula(a), a.shape[2]
     both = np.concatenate([a, b], axis=2)
     observed = score(b.sum(0)) - score(a.sum(0))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,13 @@ def read_weights(file: Path) -> Any:
         ) from error
 
 
+def _count_layers(weights: Mapping[str, Tensor], encoder: str) -> int:
+    layers = {
+        name.split(".")[2] for name in weights if name.startswith(f"{encoder}_encoder.layer.")
+    }
+    return len(layers)
+
+
 def convert(source: Path, out: Path) -> None:
     """The authors' `pytorch_model.bin` (and config.json, where it is there) as the files of an
     export, written into `out`.
@@ -85,10 +93,7 @@ def convert(source: Path, out: Path) -> None:
         bare.get("embeddings.word_embeddings.weight"),
         bare.get("entity_linker.entity_embeddings.weight"),
     )
-    text, fused = (
-        len({k.split(".")[2] for k in bare if k.startswith(f"{layer}_encoder.layer.")})
-        for layer in ("context", "recontext")
-    )
+    text, fused = _count_layers(bare, "context"), _count_layers(bare, "recontext")
     if words is None or table is None or not text:
         raise InputError(
             f"{file}: not KeBioLM's released checkpoint; expected"

@@ -282,16 +282,12 @@ class SapBERT(PaperModule):
     def forward(self, batch: SapBERTBatch) -> Tensor:
         """f (N, H) of the batch's names, of unit length, in float32."""
         assert self.encoder is not None
-        pooled = [
-            self.encoder.vectors(
-                ids, mask, None if batch.places is None else batch.places[f"tokens{group}"]
-            )
-            for group, (ids, mask) in enumerate(
-                zip(batch.input_ids, batch.attention_mask, strict=True)
-            )
-        ]
-        f = torch.cat(pooled)  # (N, H)
-        return unit_length(f)
+        pooled = []
+        groups = zip(batch.input_ids, batch.attention_mask, strict=True)
+        for number, (ids, mask) in enumerate(groups):
+            places = None if batch.places is None else batch.places[f"tokens{number}"]
+            pooled.append(self.encoder.vectors(ids, mask, places))
+        return unit_length(torch.cat(pooled))
 
     def alignment(self, f: Tensor, concept: Tensor) -> tuple[Tensor, Tensor]:
         """(loss, (2,) positive and negative pairs in it) of unit vectors f (N, H) with labels (N,);
@@ -346,11 +342,11 @@ class SapBERT(PaperModule):
         best = similarity.max(1).values
         right = similarity.masked_fill(~correct, -torch.inf).max(1).values >= best - 1e-6
         partner = names[correct.int().argmax(1)]
-        losses = [
-            self.alignment(torch.cat([queries[part], partner[part]]), gold[part].repeat(2))[0]
-            * len(gold[part])
-            for part in (slice(i, i + HELD_OUT_PAIRS) for i in range(0, len(gold), HELD_OUT_PAIRS))
-        ]
+        losses = []
+        for first in range(0, len(gold), HELD_OUT_PAIRS):
+            part = slice(first, first + HELD_OUT_PAIRS)
+            pairs, labels = torch.cat([queries[part], partner[part]]), gold[part].repeat(2)
+            losses.append(self.alignment(pairs, labels)[0] * len(gold[part]))
         return {
             "val/loss": torch.stack(losses).sum() / len(gold),
             "val/acc1": right.float().mean(),
