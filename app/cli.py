@@ -123,7 +123,7 @@ def resolve(verb: str, words: Sequence[str]) -> tuple[Verb, list[str], list[Opti
         return Verb(load_function(LINKER), positions), words, linker_options()
     extra = []
     if verb == "finetune":
-        from experiments.names import own_options
+        from experiments.recipes import own_options
 
         extra = [Option(o.name.lower(), float | None, None, o.help) for o in own_options()]
     return Verb(load_verb(verb), positions), words, extra
@@ -215,7 +215,8 @@ def _check_names(verb: str, values: Mapping[str, Any]) -> None:
         and model
         and model not in ("exact", "tfidf", "translated")
     ):
-        from experiments.names import NotTrained, encoder
+        from experiments.finetuned_names import NotTrained
+        from experiments.names import encoder
 
         if ":" in model and model.partition(":")[0] in ("sgns", "glove"):
             return

@@ -27,8 +27,9 @@ from core.tracking import newest_export
 from datamodules.tasks.definition import config_of
 from datamodules.tasks.prepare import find_task
 from experiments.machine import SeedTraining
-from experiments.names import encoder, recipes
+from experiments.names import encoder
 from experiments.pretrain import pipeline_of, pretrain
+from experiments.recipes import recipes
 
 LOG = logging.getLogger(__name__)
 COLOURS = ("#2a6f97", "#bc4749", "#6a994e", "#7b2cbf", "#e09f3e", "#495057")

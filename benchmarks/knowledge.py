@@ -26,7 +26,7 @@ from core.files import InputError
 from core.tracking import ROOT, newest_export, runs_folder
 from datamodules.options import Files
 from experiments.machine import Machine, SeedTraining
-from experiments.names import recipes
+from experiments.recipes import recipes
 
 LOG = logging.getLogger(__name__)
 KEYS = {"task", "systems", "primary", "seeds", "curve_seeds", "shares"}

@@ -26,7 +26,8 @@ from core.journal import Journal
 from core.json_files import digest, read_json
 from core.reading import sha256
 from core.tracking import commit, folder_name, runs_folder
-from experiments.names import Encoder, default_stem, recipes, split_name
+from experiments.names import Encoder, split_name
+from experiments.recipes import default_stem, recipes
 
 LOG = logging.getLogger(__name__)
 FILE, OUTCOMES = "result.json", "outcomes.parquet"

@@ -14,21 +14,29 @@ import dataclasses
 import inspect
 import json
 import re
-import shlex
 import textwrap
-import types
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cache
-from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+from typing import Any, NamedTuple, get_type_hints
 
 import docstring_parser
 
 from core.choices import list_known
 from core.files import InputError
 from core.reading import excerpt
+from core.values import (
+    TRUTH,
+    describe_type,
+    format_default,
+    holds_numbers,
+    is_bool,
+    is_list,
+    is_mapping,
+    split_list,
+    split_lists,
+)
 from core.yaml_files import read_yaml
 
 FROM_MAKE = "@make"  #: the hidden word that says: the settings are those of make's command line
@@ -228,12 +236,12 @@ def take_value(word: str, option: Option, value: str | None, left: deque[str]) -
     """The text or texts of an option: `value`, or where it has none the words after it, taken away.
     Raises InputError where there are none."""
     if value is not None:
-        return _split_list(value, option.type) if is_list(option.type) else value
+        return split_list(value, option.type) if is_list(option.type) else value
     if option.name == "config" and is_list(option.type):
         return [left.popleft()] if left else []
     if is_list(option.type):
         words = list(take_words(left))
-        return _split_all(words, option.type) if _numbers(option.type) else words
+        return split_lists(words, option.type) if holds_numbers(option.type) else words
     if is_bool(option.type):
         return left.popleft() if left and left[0].lower() in TRUTH else "true"
     if not left or OPTION.fullmatch(left[0]):
@@ -278,97 +286,6 @@ RENAMED = {
     "prompts": "templates",
     "special": "special_tokens",
 }
-
-TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
-
-
-def several(value: str) -> list[str]:
-    """The words of a setting that may hold several, quoted as in a shell; a path that exists as it
-    is written is one word."""
-    if Path(value).exists():
-        return [value]
-    words = shlex.shlex(value, posix=True)
-    # a backslash stays as it is typed
-    words.whitespace_split, words.commenters, words.escape = True, "", ""
-    try:
-        return list(words)
-    except ValueError as error:
-        raise InputError(f"{value!r}: {error}; quote a word with blanks, as in a shell") from error
-
-
-def split_commas(words: Sequence[str]) -> list[str]:
-    """The words of a list, each of which may be several with commas between them."""
-    return [part.strip() for word in words for part in word.split(",") if part.strip()]
-
-
-def _numbers(kind: Any) -> bool:
-    return any(get_args(t) == (int,) for t in _parts(kind))
-
-
-def _split_list(value: str, kind: Any) -> list[Any]:
-    """The parts of a list's text: numbers with commas (0,2), or words."""
-    if _numbers(kind):
-        parts = [part for part in re.split(r"[,\s]+", value) if part]
-        return [int(part) if part.isdigit() else part for part in parts]
-    return several(value)
-
-
-def _split_all(texts: Iterable[Any], kind: Any) -> list[Any]:
-    return list(chain.from_iterable(_split_list(text, kind) for text in texts))
-
-
-def _parts(kind: Any) -> tuple[Any, ...]:
-    """The types of a union without None; of another type itself."""
-    if get_origin(kind) in (Union, types.UnionType):
-        return tuple(t for t in get_args(kind) if t is not type(None))
-    return (kind,)
-
-
-def is_list(kind: Any) -> bool:
-    return any(get_origin(t) in (list, Sequence) for t in _parts(kind))
-
-
-def is_mapping(kind: Any) -> bool:
-    return any(t is dict or get_origin(t) in (dict, Mapping) for t in _parts(kind))
-
-
-def is_bool(kind: Any) -> bool:
-    return _parts(kind) == (bool,)
-
-
-def describe_type(kind: Any) -> str:
-    """What values a type accepts, in words."""
-    parts = []
-    for t in _parts(kind):
-        name = getattr(t, "__name__", str(t))
-        if get_origin(t) is Literal:
-            parts.append("one of " + ", ".join(map(str, get_args(t))))
-        elif is_list(t):
-            parts.append("whole numbers, with commas" if _numbers(t) else "one or several words")
-        else:
-            parts.append(
-                {
-                    "int": "a whole number",
-                    "PositiveInt": "a whole number, 1 or more",
-                    "NonNegativeInt": "a whole number, 0 or more",
-                    "float": "a number",
-                    "PositiveFloat": "a number above 0",
-                    "bool": "yes or no",
-                    "Path": "a path",
-                    "str": "a text",
-                    "ClosedUnitInterval": "a number from 0 to 1",
-                }.get(name, name)
-            )
-    return " or ".join(parts)
-
-
-def format_default(value: Any) -> str:
-    """A default in help."""
-    if value is None or value == () or value is inspect.Parameter.empty:
-        return ""
-    if isinstance(value, bool):
-        return " (default: yes)" if value else " (default: no)"
-    return f" (default: {' '.join(map(str, value)) if isinstance(value, (list, tuple)) else value})"
 
 
 def help_text(
@@ -466,8 +383,8 @@ def read_settings(
                 continue
             if nested or (isinstance(value, list) and not is_list(kind)):
                 raise InputError(_wrong(form, excerpt(value), options[key]))
-            if _numbers(kind):
-                settings[key] = form, _split_all(parts, kind)
+            if holds_numbers(kind):
+                settings[key] = form, split_lists(parts, kind)
             else:
                 settings[key] = form, parts if is_list(kind) else value
     return settings

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from core.files import InputError
 from core.reading import lines, sha256
-from core.settings import split_commas
+from core.values import split_commas
 from kg.graph import KnowledgeGraph, fingerprint
 
 

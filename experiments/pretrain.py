@@ -39,8 +39,9 @@ from core.files import InputError
 from core.json_files import digest, read_json
 from core.tracking import ROOT, runs_folder
 from datamodules.pretrained import HUB_NAME, PACKAGED, read_config
+from experiments.finetuned_names import NotTrained
 from experiments.machine import Inputs, Machine
-from experiments.names import Encoder, NotTrained, encoder
+from experiments.names import Encoder, encoder
 from experiments.stages import Stage, run_stages
 
 LOG = logging.getLogger(__name__)

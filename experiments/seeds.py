@@ -35,8 +35,9 @@ from datamodules.tasks.definition import Definition, config_of
 from datamodules.tasks.prepare import find_task, task_folder
 from datamodules.tasks.selection import keep_share
 from experiments.machine import Machine, SeedTraining
-from experiments.names import Encoder, model_names, options
+from experiments.names import Encoder
 from experiments.pretrain import gpus, trained_encoder
+from experiments.recipes import model_names, options
 from experiments.stages import Stage, run_stages
 
 LOG = logging.getLogger(__name__)

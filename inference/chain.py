@@ -33,7 +33,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 from core.choices import list_known
 from core.files import InputError
 from core.typed import check_types
-from experiments.names import close_names, fine_tuned_names, is_task, may_be_hub_name, recipes
+from experiments.finetuned_names import close_names, fine_tuned_names, is_task
+from experiments.names import may_be_hub_name
+from experiments.recipes import recipes
 from inference.attributes import find_attributes
 from inference.detectors import (
     DICTIONARY,
@@ -351,7 +353,7 @@ class Pipeline:
         return detector
 
     def _linker(self, name: str) -> Linker:
-        from experiments.names import model_names
+        from experiments.recipes import model_names
         from inference.linkers import Exact
         from inference.load import linkable
 

@@ -262,7 +262,8 @@ class Predict:
 
 def model_folder(name: str) -> Path:
     """The folder of a model that predicts: fine-tuned here, or of others."""
-    from experiments.names import encoder, find_finetuned, is_fine_tuned, may_be_hub_name
+    from experiments.finetuned_names import find_finetuned, is_fine_tuned
+    from experiments.names import encoder, may_be_hub_name
 
     others = not is_fine_tuned(name) and (Path(name).is_dir() or may_be_hub_name(name))
     return Path(encoder(name).folder) if others else find_finetuned(name).folder

@@ -9,7 +9,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from core.files import InputError
-from experiments.names import architecture, encoder, is_fine_tuned
+from experiments.finetuned_names import is_fine_tuned
+from experiments.names import architecture, encoder
 from inference.options import LinkerOptions
 from kg.graph import KnowledgeGraph
 from kg.linking.matcher import DictionaryLinker, Found

@@ -12,7 +12,8 @@ import yaml
 from core.dotted import import_object
 from core.files import InputError
 from core.typed import check_types
-from experiments.names import Encoder, encoder, is_fine_tuned, may_be_hub_name
+from experiments.finetuned_names import is_fine_tuned
+from experiments.names import Encoder, encoder, may_be_hub_name
 from inference.linkers import Linker, Names
 from inference.options import LinkerOptions, Work
 

@@ -130,7 +130,8 @@ def torch_model(name: str) -> tuple[nn.Module, Path, str]:
     model. Raises InputError for one whose output needs more than tokens."""
     from core.dotted import import_object
     from datamodules.pretrained import find_pretrained, load
-    from experiments.names import architecture, encoder, find_finetuned, is_fine_tuned
+    from experiments.finetuned_names import find_finetuned, is_fine_tuned
+    from experiments.names import architecture, encoder
 
     if is_fine_tuned(name) or architecture(encoder(name)) == "token":
         from transformers import AutoModelForTokenClassification
@@ -290,7 +291,7 @@ def register_model(model: str, name: str, graph: Path | None, negation: bool) ->
     from core.journal import explaining_store
     from core.json_files import write_json
     from core.tracking import use_experiment
-    from experiments.names import find_finetuned
+    from experiments.finetuned_names import find_finetuned
     from inference.mlflow_model import REFERENCE, write_model
 
     if graph is not None:

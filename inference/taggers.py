@@ -1,7 +1,7 @@
 """Fine-tuned models on new text: entities, relations, classes of two texts, ranked answers.
 
     model = load_tagger("NCBI/minilm")                   a name or a folder
-                                                         (experiments.names.find_finetuned)
+                                                         (experiments.finetuned_names.find_finetuned)
     model.predict(["Renal failure is rare."])            [[Span(0, 13, "Renal failure", "Disease",
                                                          0.98)]]
 
@@ -42,7 +42,7 @@ from datamodules.finetune import Feature, FinetuneBatch, FinetuneData
 from datamodules.pairs import candidate_pairs, mark_pair, may_overlap, sentences
 from datamodules.tagging import bio_decoded, units
 from datamodules.tasks import Pair, Relation, Tagged
-from experiments.names import FineTuned, find_finetuned
+from experiments.finetuned_names import FineTuned, find_finetuned
 from inference.options import bfloat16, checked_device, checked_texts, uses_bf16
 from inference.results import Mentions
 from models.standard import file_names
@@ -484,7 +484,7 @@ def load_tagger(
     batch_size: int = 64,
 ) -> Tagger | RelationModel | PairModel | Ranker:
     """The fine-tuned model that `name` means, a folder or TASK/encoder
-    (:func:`experiments.names.find_finetuned`).
+    (:func:`experiments.finetuned_names.find_finetuned`).
 
     batch_size: sequences that are read at once (fine-tuning scores 64). Raises InputError for a
     name that means none, a file that is missing or not the one that the manifest describes, and a

@@ -49,8 +49,9 @@ from datamodules.blurb import sentence_starts
 from datamodules.options import Files
 from datamodules.tasks.gold import Gold
 from datamodules.tasks.linking import END_TO_END
+from experiments.finetuned_names import NotTrained, is_task, list_trained
 from experiments.machine import SeedTraining
-from experiments.names import NotTrained, encoder, is_task, list_trained
+from experiments.names import encoder
 from experiments.pretrain import pretrain
 from inference.chain import DETECTORS, Pipeline, steps_of
 from inference.options import LinkerOptions, UnusedOptions

@@ -37,8 +37,8 @@ from core.choices import list_known
 from core.commands import child_environment, python_command
 from core.files import InputError, atomic_write
 from core.json_files import read_json, write_json
-from core.settings import split_commas
 from core.tracking import ROOT, commit, runs_folder
+from core.values import split_commas
 from experiments.meter import DEVICE_LOCK, alone
 
 LIMIT = 480  #: seconds of a part; of parts at once as many times that, since they wait in turn

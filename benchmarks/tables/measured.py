@@ -18,7 +18,7 @@ from benchmarks.tables.cells import Cell
 from core.files import InputError
 from core.json_files import read_json
 from core.tracking import ROOT, runs_folder
-from experiments.names import default_stem
+from experiments.recipes import default_stem
 from models.metrics import one_sample
 
 LOG = logging.getLogger(__name__)

@@ -50,7 +50,7 @@ from core.executor import Part, PartsFolder, parts_folder
 from core.files import InputError, atomic_write, check_writable
 from core.outputs import check_no_input
 from core.reading import Span, lines
-from core.settings import split_commas
+from core.values import split_commas
 from kg.documents.formats import check_options, documents, files_in, format_of
 from kg.documents.parts import InParts, make_plan
 from kg.linking.tokens import IDEOGRAPHS

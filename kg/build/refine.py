@@ -55,7 +55,7 @@ from typing import Any, NamedTuple
 
 from core.files import InputError
 from core.outputs import check_no_input
-from core.settings import split_commas
+from core.values import split_commas
 from kg.build.entity_rules import (
     UNKNOWN,
     Triple,

@@ -24,7 +24,8 @@ from core.choices import list_known
 from core.files import InputError
 from core.outputs import check_no_input
 from core.reading import limit_documents, sha256
-from core.settings import NEEDED, Option, grouped_arguments, options_of, split_commas, with_options
+from core.settings import NEEDED, Option, grouped_arguments, options_of, with_options
+from core.values import split_commas
 from kg.build.draft import NO_NAMES
 from kg.build.translations import add_translations
 from kg.graph import GRAPH, KnowledgeGraph

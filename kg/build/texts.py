@@ -13,7 +13,7 @@ from pathlib import Path
 
 from core.files import InputError, atomic_write
 from core.outputs import check_no_input, check_own
-from core.settings import split_commas
+from core.values import split_commas
 from kg.build.source import source_module
 
 

@@ -25,7 +25,8 @@ from core import call
 from core.files import InputError
 from core.json_files import read_json
 from core.logs import set_up
-from core.settings import Option, describe_type, options_of
+from core.settings import Option, options_of
+from core.values import describe_type
 from experiments.pretrain import names_in, papers, pipeline_of
 from inference.chain import Pipeline
 from tests.fakes import umls as fake_umls

@@ -132,7 +132,7 @@ def test_what_nothing_else_is_said_of(
         time.sleep(5)
 
     monkeypatch.setattr("benchmarks.linking.evaluate.score_linker", stopped)
-    monkeypatch.setattr("experiments.names.find_finetuned", stopped)
+    monkeypatch.setattr("experiments.finetuned_names.find_finetuned", stopped)
     words = {"evaluate": ["NCBI-EL"], "predict": ["--model", "NCBI/minilm", "--text", "a"]}[verb]
     monkeypatch.setattr("core.call.drop_output", lambda: None)
     assert main([verb, *words]) == code

@@ -12,7 +12,8 @@ from app.unused import RULES
 from app.verbs import LINKER, VERBS
 from core.call import load_function
 from core.files import InputError
-from core.settings import Option, is_bool, is_list, options_of
+from core.settings import Option, options_of
+from core.values import is_bool, is_list
 from inference.chain import Pipeline
 from inference.options import USERS, LinkerOptions
 from tests.fakes.graphs import graph

@@ -24,7 +24,9 @@ from core.tracking import ROOT
 from datamodules.options import Files
 from datamodules.tasks import Tagged, save_task
 from datamodules.tasks.prepare import all_tasks
-from experiments.names import NotTrained, encoder, options, recipes
+from experiments.finetuned_names import NotTrained
+from experiments.names import encoder
+from experiments.recipes import options, recipes
 from experiments.seeds import flags, grid_points, seeds_of
 from tests.fakes import bert, tasks
 from tests.fakes import results as fake

@@ -32,9 +32,10 @@ from benchmarks.perf.rehearse import (
 from core.files import InputError, lock_file
 from core.json_files import read_json
 from experiments import pretrain
+from experiments.finetuned_names import NotTrained
 from experiments.machine import Inputs, Machine
 from experiments.meter import DEVICE_LOCK, Meter, alone, flop, product_peak, real_lengths
-from experiments.names import NotTrained, encoder
+from experiments.names import encoder
 from experiments.stages import Stage
 from models.encoders import Packing
 from tests.preload import INTERPRETER

@@ -14,16 +14,8 @@ from hypothesis import strategies as st
 
 from core.choices import list_known, nearest
 from core.files import InputError
-from core.settings import (
-    MAKE,
-    Option,
-    Parsed,
-    describe_type,
-    make_words,
-    options_of,
-    parse,
-    several,
-)
+from core.settings import MAKE, Option, Parsed, make_words, options_of, parse
+from core.values import describe_type, several
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,7 @@ from datamodules.options import Files
 from datamodules.tasks import load_task
 from datamodules.tasks.own import save_own_task, warn_of_changes
 from datamodules.tasks.prepare import all_tasks
-from experiments.names import is_task
+from experiments.finetuned_names import is_task
 from inference.convert import write_records
 from tests.fakes import bert, graphs
 

@@ -15,7 +15,9 @@ from core.files import InputError
 from core.json_files import read_json, write_json
 from core.reading import sha256
 from core.tracking import ROOT
-from experiments.names import PLAIN, NotTrained, copy_encoder, encoder, find_finetuned, options
+from experiments.finetuned_names import NotTrained, find_finetuned
+from experiments.names import PLAIN, copy_encoder, encoder
+from experiments.recipes import options
 from models.encoders import load_bert
 from tests.commands import command
 from tests.fakes import bert

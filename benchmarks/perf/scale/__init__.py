@@ -25,8 +25,8 @@ from benchmarks.perf.scale.stages import STAGES, Stage
 from benchmarks.perf.speed._memory import resident, sampling
 from core.files import InputError
 from core.json_files import read_json, write_json
-from core.settings import split_commas
 from core.tracking import runs_folder
+from core.values import split_commas
 
 COLUMNS = ("stage", "items", "CPU s / 1,000", "peak MB", "open files", "MB written")
 UNITS = {"k": 1_000, "M": 1_000_000}
