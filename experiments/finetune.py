@@ -49,7 +49,7 @@ from core.tracking import read_inherited_tags
 from experiments.card import CARD, describe
 from experiments.tracking import Run, StepSeed, WholeCheckpoints, whole
 from datamodules.pretrained import find_pretrained
-from models.encoders import IN_FINE_TUNED
+from models.transformer_files import IN_FINE_TUNED
 from models.metrics import bootstrap_interval
 from models.standard import file_names, save_config, transformer_prefix
 
@@ -216,7 +216,7 @@ NOT_OF_ENCODER = (
 
 def write_encoder(folder: Path, encoder: Any, source: str, tokenizer: Any) -> None:
     """Write into `folder` what rebuilds `encoder` there: the files of `source` without the weights
-    of its BERT, which are in model.safetensors one folder up (:func:`models.encoders.load_bert`).
+    of its BERT, which are in model.safetensors one folder up (:mod:`models.transformer_files`).
     Other weights get their fine-tuned values.
     """
     origin = Path(find_pretrained(source))

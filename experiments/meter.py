@@ -25,7 +25,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from core.files import InputError
 from core.json_files import write_json
-from models.encoders import Packing
+from models.packing import Packing
 
 #: of the matrices whose product measures the peak; between small ones a GPU waits for the host
 SIDE, GPU_SIDE = 2048, 8192

@@ -31,7 +31,7 @@ from inference.linkers import Names, Ranking, text_of
 from inference.options import Work, bfloat16, checked_device, checked_texts, uses_bf16
 from inference.results import Mentions
 from inference.taggers import EntityTagger, Span
-from models.encoders import token_limit
+from models.transformer_files import token_limit
 
 STRIDE = 4  #: windows of a long text share a quarter of their tokens
 PREFIXES = {"U": "B", "S": "B", "L": "I", "E": "I", "M": "I"}  #: of BILOU and BIOES, as in BIO

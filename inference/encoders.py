@@ -35,8 +35,8 @@ from inference.options import (
 )
 from inference.sentence import Sentence, family_pooling, pool, read_sentence
 from kg.search.index import EXACT, INDEX, Index, backends_in, checked_backend, extend, write
-from models.encoders import DECODERS, token_limit
 from models.sentence import NAME_TOKENS
+from models.transformer_files import DECODERS, token_limit
 
 LOG = logging.getLogger(__name__)
 #: names that are encoded together: a dictionary of more is encoded in parts, which a later run

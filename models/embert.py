@@ -42,16 +42,11 @@ from torch import Tensor, nn
 from datamodules.embert import EMBERTBatch
 from datamodules.steps import places
 from models.base import PaperModule
-from models.encoders import (
-    last_states,
-    layout,
-    load_bert,
-    load_mlm_head,
-    save_masked_lm,
-    start_as_bert,
-)
+from models.encoders import last_states, load_mlm_head, save_masked_lm, start_as_bert
 from models.heads import MLMHead
 from models.measures import Measures, ratio, term_means, total_loss
+from models.packing import layout
+from models.transformer_files import load_bert
 
 TERMS = ("mlm", "pair", "consistency", "segmentation", "atomic", "adjective")
 SIDES = ("atomic", "adjective")  #: a hidden part's side, 0 and 1

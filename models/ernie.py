@@ -38,22 +38,20 @@ from transformers.models.bert.modeling_bert import BertAttention
 from core.files import InputError
 from datamodules.ernie import Aligned, ERNIEBatch
 from models.encoders import (
-    Layout,
-    Packing,
     attention_mask_4d,
     bert_layer_config,
     embed_tokens,
     knowledge_layer,
     layers_mask,
-    layout,
     read_export,
     start_as_bert,
     through_layers,
-    token_limit,
 )
 from models.layers import in_rows
 from models.measures import Measures
 from models.ordered import OrderedLM, drop_masked, measure_without_answers
+from models.packing import Layout, Packing, layout
+from models.transformer_files import token_limit
 
 SETTINGS = ("text_layers", "heads")
 

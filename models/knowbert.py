@@ -44,19 +44,18 @@ from transformers.models.bert.modeling_bert import BertIntermediate, BertLayer, 
 from core.files import InputError
 from datamodules.knowbert import Candidates, KnowBERTBatch
 from models.encoders import (
-    Layout,
     bert_layer_config,
     embed_tokens,
     knowledge_layer,
     layers_mask,
-    layout,
     read_export,
     start_as_bert,
     through_layers,
-    token_limit,
 )
 from models.layers import SpanPooling, in_rows
 from models.ordered import OrderedLM
+from models.packing import Layout, layout
+from models.transformer_files import token_limit
 
 SETTINGS = ("knowledge_after", "heads")
 SCORED = 100  # units between a candidate's two numbers and its score, as in the released code

@@ -27,10 +27,12 @@ from core.files import InputError
 from datamodules.mlm import MLMBatch
 from datamodules.steps import places
 from models.base import PaperModule
-from models.encoders import last_states, layout, load_bert, save_masked_lm, set_dropout, token_limit
+from models.encoders import last_states, save_masked_lm
 from models.heads import MLMHead
 from models.losses import word_loss
 from models.measures import Measures
+from models.packing import layout
+from models.transformer_files import load_bert, set_dropout, token_limit
 
 
 def sinusoids(positions: int, size: int) -> Tensor:

@@ -14,11 +14,12 @@ from datamodules.masking import IGNORE
 from datamodules.steps import places
 from kg.vectors.embeddings import EmbeddingTable
 from models.base import PaperModule
-from models.encoders import load_bert, load_mlm_head, set_dropout, start_as_bert, write_export
+from models.encoders import load_mlm_head, start_as_bert, write_export
 from models.heads import MLMHead
 from models.losses import word_loss
 from models.measures import Measures, term_means, total_loss
 from models.metrics import reciprocal_ranks
+from models.transformer_files import load_bert, set_dropout
 
 TERMS = ("mlm", "sop", "entity")
 MentionsT = TypeVar("MentionsT", bound=Any)

@@ -27,7 +27,8 @@ from transformers.utils import logging
 
 from core.files import InputError
 from datamodules.pretrained import load
-from models.encoders import LAYERED, states_at, token_limit
+from models.encoders import states_at
+from models.transformer_files import LAYERED, token_limit
 
 #: what the head of a masked LM is called: BERT, RoBERTa, ALBERT
 HEADS = ("cls", "lm_head", "predictions")

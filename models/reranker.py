@@ -28,15 +28,10 @@ from core.files import InputError
 from core.tensors import read_tensors
 from datamodules.reranker import RerankerBatch
 from models.base import PaperModule
-from models.encoders import (
-    TextEncoder,
-    initial_deviation,
-    layout,
-    set_dropout,
-    start_as_bert,
-    write_export,
-)
+from models.encoders import TextEncoder, start_as_bert, write_export
 from models.measures import Measures
+from models.packing import layout
+from models.transformer_files import initial_deviation, set_dropout
 
 
 class RerankerModel(TextEncoder):

@@ -114,8 +114,9 @@ def layers(
     import torch
 
     from experiments.compilation import compile_layers
-    from models.encoders import Layout, last_states
+    from models.encoders import last_states
     from models.mlm import new_bert
+    from models.packing import Layout
 
     count, hidden, heads, inner = sizes
     lengths = torch.linspace(length // 4, length, rows).long()

@@ -42,9 +42,10 @@ from datamodules.genbioel import GenBioELBatch
 from datamodules.pretrained import load
 from datamodules.steps import places
 from models.base import PaperModule, warmup_linear
-from models.encoders import Layout, attention_mask_4d, layout
+from models.encoders import attention_mask_4d
 from models.losses import word_loss
 from models.measures import Measures
+from models.packing import Layout, layout
 
 LAST_RATE = 1e-7
 ATTENTION = ("sdpa", "eager")

@@ -41,17 +41,12 @@ from datamodules.steps import places
 from kg.vectors.embeddings import EmbeddingTable
 from models.base import PaperModule
 from models.encoders import (
-    Layout,
-    Packing,
     layer_at,
     layers_mask,
-    layout,
-    load_bert,
     read_export,
     start_as_bert,
     states_at,
     through_layers,
-    token_limit,
     write_export,
 )
 from models.heads import MLMHead
@@ -60,7 +55,9 @@ from models.layers import added_to_spans, bio_spans, boundary_states
 from models.losses import entity_softmax, word_loss
 from models.measures import Measures, term_means, total_loss
 from models.metrics import f1
+from models.packing import Layout, Packing, layout
 from models.probing import MaskedLM
+from models.transformer_files import load_bert, token_limit
 
 TERMS = ("mlm", "ed", "el")
 SPANS = ("spans_both", "spans_predicted", "spans_gold")

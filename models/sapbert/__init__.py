@@ -39,10 +39,12 @@ from core.files import InputError
 from core.json_files import read_json, write_json
 from datamodules.sapbert import SapBERTBatch
 from models.base import PaperModule
-from models.encoders import Layout, TextEncoder, save_transformer, set_dropout
+from models.encoders import TextEncoder
 from models.layers import pool_states, unit_length
 from models.losses import info_nce, multi_similarity, multi_similarity_rows, nca
+from models.packing import Layout
 from models.sentence import NAME_TOKENS, save_sentence_files
+from models.transformer_files import save_transformer, set_dropout
 
 POOLING = ("cls", "mean")
 CONDITIONS = ("released", "printed")

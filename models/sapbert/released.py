@@ -6,8 +6,8 @@ from pathlib import Path
 
 from core.files import InputError
 from core.json_files import write_json
-from models.encoders import load_bert
 from models.sapbert import POOLING
+from models.transformer_files import load_bert
 
 
 def convert(source: Path, out: Path, pooling: str = "cls") -> None:

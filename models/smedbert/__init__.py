@@ -54,14 +54,16 @@ from datamodules.smedbert import SMedBERTBatch
 from datamodules.steps import places
 from kg.vectors.embeddings import EmbeddingTable
 from models.base import PaperModule
-from models.encoders import layout, load_bert, load_mlm_head, start_as_bert, write_export
+from models.encoders import load_mlm_head, start_as_bert, write_export
 from models.heads import MLMHead
 from models.measures import Measures, term_means, total_loss
 from models.metrics import reciprocal_ranks
 from models.ordered import drop_masked, measure_without_answers, order_head, text_losses
+from models.packing import layout
 from models.smedbert.attention import SpanProjection
 from models.smedbert.context import Norm, compatibility, sampled_softmax
 from models.smedbert.encoder import SMedBERTEncoder
+from models.transformer_files import load_bert
 
 TERMS = ("mlm", "sop", "mnem", "mmem")
 

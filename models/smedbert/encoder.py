@@ -12,16 +12,16 @@ from transformers import BertModel
 from datamodules.mentions import Mentions
 from datamodules.steps import Places
 from models.encoders import (
-    Layout,
     embed_tokens,
     knowledge_layer,
     layers_mask,
     read_export,
     start_as_bert,
     through_layers,
-    token_limit,
 )
+from models.packing import Layout
 from models.smedbert.attention import HybridAttention, PositionInfusion, SpanProjection
+from models.transformer_files import token_limit
 
 #: known of the places in a batch that is not of training
 NOTHING: Places = {}

@@ -59,7 +59,7 @@ from core.json_files import read_json, write_json
 from core.reading import sha256
 from datamodules.tokenizers import load_tokenizer
 from kg.build.thesaurus import FORMAT
-from models.encoders import load_bert
+from models.transformer_files import load_bert
 from tests.fakes import bert as fake_bert
 from tests.fakes import graphs
 from tests.fakes import linked as fake_linked

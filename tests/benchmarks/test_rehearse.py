@@ -37,7 +37,7 @@ from experiments.machine import Inputs, Machine
 from experiments.meter import DEVICE_LOCK, Meter, alone, flop, product_peak, real_lengths
 from experiments.names import encoder
 from experiments.stages import Stage
-from models.encoders import Packing
+from models.packing import Packing
 from tests.preload import INTERPRETER
 
 pytestmark = pytest.mark.usefixtures("preloaded")

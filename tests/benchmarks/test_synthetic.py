@@ -19,8 +19,8 @@ from kg.build.refine import refine_graph
 from kg.build.sources import umls
 from kg.documents.jsonlines import json_documents
 from kg.graph import KnowledgeGraph
-from models.encoders import load_bert
 from models.genbioel import load_bart
+from models.transformer_files import load_bert
 from tests.commands import command
 
 UMLS = {"concepts": 40_000, "names": 160_000, "relations": 400_000, "definitions": 3000}

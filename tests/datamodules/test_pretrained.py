@@ -22,9 +22,9 @@ from datamodules.tokenizers import load_tokenizer
 from experiments.names import encoder
 from experiments.tracking import content, model_identities
 from inference.chain import Pipeline
-from models.encoders import load_bert, load_transformer
 from models.genbioel import load_bart
 from models.probing import masked_lm
+from models.transformer_files import load_bert, load_transformer
 from tests.fakes import bert
 from tests.fakes.graphs import graph
 

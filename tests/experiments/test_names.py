@@ -18,7 +18,7 @@ from core.tracking import ROOT
 from experiments.finetuned_names import NotTrained, find_finetuned
 from experiments.names import PLAIN, copy_encoder, encoder
 from experiments.recipes import options
-from models.encoders import load_bert
+from models.transformer_files import load_bert
 from tests.commands import command
 from tests.fakes import bert
 

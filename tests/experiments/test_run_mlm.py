@@ -12,7 +12,7 @@ import pytest
 
 from core.json_files import read_json
 from core.tracking import newest_export
-from models.encoders import load_bert
+from models.transformer_files import load_bert
 from tests.experiments.callbacks import BLANK
 from tests.fakes.mlm import Folders
 

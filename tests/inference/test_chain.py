@@ -25,8 +25,8 @@ from inference.predict import predict_files
 from inference.reranker import Ordered
 from inference.stream import link_files
 from inference.taggers import Tagger, load_tagger
-from models.encoders import load_bert
 from models.kebiolm import KeBioLM, KeBioLMEncoder
+from models.transformer_files import load_bert
 from tests.fakes.graphs import graph
 from tests.fakes.kebiolm import Folders
 from tests.inference.conftest import Trained

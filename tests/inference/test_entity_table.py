@@ -27,8 +27,8 @@ from datamodules.tokenizers import load_tokenizer
 from inference.entity_table import EntityReader, table_of
 from inference.linkers import Names
 from kg.vectors.embeddings import EmbeddingTable
-from models.encoders import load_bert
 from models.kebiolm import KeBioLM, KeBioLMEncoder
+from models.transformer_files import load_bert
 from tests.fakes.kebiolm import Folders
 
 TEXT = "the patient shows renal failure and a rare cardiac lesion under onset"

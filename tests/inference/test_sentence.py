@@ -21,8 +21,9 @@ from experiments.names import encoder
 from inference.encoders import embedder
 from inference.options import LinkerOptions
 from inference.sentence import pool, read_sentence
-from models.encoders import TextEncoder, token_limit
+from models.encoders import TextEncoder
 from models.standard import transformer_prefix
+from models.transformer_files import token_limit
 from tests.fakes import bert
 from tests.fakes.transformer import TYPES, WORDS, write_model
 

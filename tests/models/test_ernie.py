@@ -12,8 +12,8 @@ from transformers import AutoModel
 
 from core.files import InputError
 from datamodules.ernie import Aligned, ERNIEBatch
-from models.encoders import load_bert
 from models.ernie import ERNIE, ERNIEEncoder
+from models.transformer_files import load_bert
 from tests.datamodules.test_ernie import data
 from tests.fakes.smedbert import Folders
 from tests.models.test_smedbert.test_attention import gelu, layer_norm

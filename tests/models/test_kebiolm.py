@@ -19,10 +19,10 @@ from transformers import AutoModel, AutoTokenizer
 from core.files import InputError
 from datamodules.kebiolm import KeBioLMBatch, KeBioLMData
 from kg.vectors.embeddings import EmbeddingTable
-from models.encoders import load_bert
 from models.kebiolm import KeBioLM, KeBioLMEncoder
 from models.kebiolm.released import load_released
 from models.layers import boundary_states
+from models.transformer_files import load_bert
 from tests.fakes.kebiolm import Folders
 from tests.fakes.validation import validate
 

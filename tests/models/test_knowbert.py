@@ -14,8 +14,8 @@ from transformers import AutoModel
 
 from core.files import InputError
 from datamodules.knowbert import KnowBERTBatch
-from models.encoders import load_bert
 from models.knowbert import KnowBERT, KnowBERTEncoder
+from models.transformer_files import load_bert
 from tests.datamodules.test_knowbert import data
 from tests.fakes.smedbert import Folders
 from tests.models.test_ernie import attended, layer_norm_of

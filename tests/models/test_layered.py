@@ -11,12 +11,13 @@ import torch
 from transformers import AutoModel, AutoModelForMaskedLM
 
 from models.embert import EMBERT
-from models.encoders import LAYERED, embed_tokens, load_bert, load_mlm_head, save_masked_lm
+from models.encoders import embed_tokens, load_mlm_head, save_masked_lm
 from models.ernie import ERNIEEncoder
 from models.heads import MLMHead
 from models.kebiolm import KeBioLMEncoder
 from models.knowbert import KnowBERTEncoder
 from models.smedbert.encoder import SMedBERTEncoder
+from models.transformer_files import LAYERED, load_bert
 from tests.fakes import bert, embert, kebiolm, smedbert
 from tests.models import test_ernie, test_kebiolm, test_knowbert
 from tests.models.test_smedbert import test_module as test_smedbert

@@ -12,8 +12,8 @@ from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
 
 from core.files import InputError
 from datamodules.mlm import MLMData
-from models.encoders import load_bert
 from models.mlm import MLM, new_bert, sinusoids
+from models.transformer_files import load_bert
 from tests.fakes import bert
 from tests.fakes.mlm import Folders
 from tests.fakes.validation import validate

@@ -13,8 +13,8 @@ from benchmarks.papers.embert.maps import Text, attention_maps, join_parts
 from core.files import InputError
 from datamodules.tokenizers import load_tokenizer
 from experiments.names import encoder
-from models.encoders import load_bert
 from models.metrics import bootstrap_interval, compare_systems
+from models.transformer_files import load_bert
 
 Values = Sequence[float] | np.ndarray
 

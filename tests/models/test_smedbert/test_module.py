@@ -17,10 +17,11 @@ from core.files import InputError
 from datamodules.mentions import Mentions
 from datamodules.smedbert import SMedBERTBatch
 from kg.vectors.embeddings import EmbeddingTable
-from models.encoders import knowledge_layer, load_bert, through_layers
+from models.encoders import knowledge_layer, through_layers
 from models.smedbert import SMedBERT
 from models.smedbert.attention import SpanProjection
 from models.smedbert.encoder import SMedBERTEncoder
+from models.transformer_files import load_bert
 from tests.datamodules.test_smedbert.test_data import data
 from tests.fakes.smedbert import Folders
 from tests.fakes.validation import validate
