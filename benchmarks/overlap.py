@@ -40,9 +40,9 @@ class Overlap(NamedTuple):
     """Mentions of a set, how many of them are known, and the same of different mentions."""
 
     mentions: int
-    in_graph: int
+    known: int
     different: int
-    different_in_graph: int
+    different_known: int
 
 
 def form(name: str) -> str:
@@ -173,12 +173,12 @@ def format_overlaps(
             lines.append(f"{name:<16}{'-':>10}")
             continue
         shares = [
-            count.in_graph / max(count.mentions, 1),
-            count.different_in_graph / max(count.different, 1),
+            count.known / max(count.mentions, 1),
+            count.different_known / max(count.different, 1),
         ]
         lines.append(
-            f"{name:<16}{count.mentions:>10,}{count.in_graph:>10,}{shares[0]:>8.1%}"
-            f"{count.different:>11,}{count.different_in_graph:>10,}{shares[1]:>8.1%}"
+            f"{name:<16}{count.mentions:>10,}{count.known:>10,}{shares[0]:>8.1%}"
+            f"{count.different:>11,}{count.different_known:>10,}{shares[1]:>8.1%}"
         )
     return "\n".join(
         [

@@ -87,7 +87,7 @@ class SMedBERTExample(NamedTuple):
     held_out: bool  # other entities to rank its neighbours among are drawn, too
 
     def blank(self) -> SMedBERTExample:
-        none = {name: getattr(self, name)[:0] for name in ("unmasked", "masked", "told")}
+        none = {name: getattr(self, name)[:0] for name in ("unmasked", "masked", "half_told")}
         return self._replace(text=blank(self.text), **none)
 
 
@@ -183,10 +183,10 @@ class SMedBERTData(OrderedText):
         text = self.texts(texts)
         unmasked = self.find_neighbours(number_rows(plain, 3))
         hidden_ones = self.find_neighbours(number_rows(hidden, 3))
-        told_ones = self.find_neighbours(number_rows(half_told, 3))
-        neighbours = torch.cat([unmasked.neighbours, told_ones.neighbours])
-        told_ones, rest = halves(
-            told_ones, [r.random((len(t), self.k)) for t, r in zip(half_told, rngs, strict=True)]
+        halved = self.find_neighbours(number_rows(half_told, 3))
+        neighbours = torch.cat([unmasked.neighbours, halved.neighbours])
+        halved, rest = halves(
+            halved, [r.random((len(t), self.k)) for t, r in zip(half_told, rngs, strict=True)]
         )
         mentions = Mentions(*(torch.cat(parts) for parts in zip(unmasked, rest, strict=True)))
         order = torch.argsort(mentions.span[:, 0], stable=True)  # negatives are drawn by sequence
@@ -212,7 +212,7 @@ class SMedBERTData(OrderedText):
             *text,
             hidden_ones,
             unmasked,
-            Mentions(*(torch.cat(parts) for parts in zip(hidden_ones, told_ones, strict=True))),
+            Mentions(*(torch.cat(parts) for parts in zip(hidden_ones, halved, strict=True))),
             torch.from_numpy(candidates),
             torch.from_numpy(log_q.astype(np.float32)),
             torch.tensor(counts, dtype=torch.float32),
