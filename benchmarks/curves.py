@@ -89,7 +89,7 @@ def score_curve(
     """The results of every system at every share, smallest first; the trivial baseline among
     them.
 
-    asked: task, seeds and settings of the fine-tuning; its `model` and `share` are not used.
+    training: task, seeds and settings of the fine-tuning; its `model` and `share` are not used.
     Raises InputError for a share that cannot be.
     """
     definition = find_task(training.task)

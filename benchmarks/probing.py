@@ -48,7 +48,7 @@ from core.dotted import import_object
 from core.files import InputError, atomic_write
 from core.reading import excerpt
 from core.tracking import runs_folder
-from datamodules import probing as asked
+from datamodules import probing as query_data
 from datamodules.options import Files
 from datamodules.probing import Query
 from datamodules.relation_templates import MASK, TEXT
@@ -96,18 +96,18 @@ def folder_of(graph: str, templates: str | None = None, files: Files | None = No
         templates = templates or TEXT
         out = place / ("medlama" if templates == TEXT else f"medlama-{templates}")
         if mirror:
-            return asked.medlama(str(mirror[0]), str(out), templates)
+            return query_data.medlama(str(mirror[0]), str(out), templates)
         if not has_manifest(out):
             raise InputError(
                 "GRAPH=medlama: MIRROR= must say where MedLAMA's files are: a folder, or their"
                 " archive"
             )
         return out
-    if (Path(graph) / asked.FILE).is_file():
+    if (Path(graph) / query_data.FILE).is_file():
         return Path(graph)
     graph_path = graph_folder(graph)
     name = "hpo" if graph == "hpo" else fingerprint(graph_path)[:12]
-    return asked.build_queries(str(graph_path), str(place / name))
+    return query_data.build_queries(str(graph_path), str(place / name))
 
 
 def sample_queries(queries: Sequence[Query], limit: int | None, seed: int) -> list[Query]:
@@ -320,7 +320,7 @@ def score_probing(probe: Probing) -> Result:
     beams = count_beams(probe)
     device = checked_device(probe.device)
     folder = folder_of(probe.graph, probe.templates, probe.files)
-    all_queries = asked.load_queries(folder)
+    all_queries = query_data.load_queries(folder)
     queries = sample_queries(all_queries, probe.limit, probe.seed)
     who, options, lm, tokenizer = masked_lm(probe.model, probe.ckpt)
     LOG.info(
@@ -412,7 +412,7 @@ def format_probing(result: Result) -> str:
     for key in result.tallies:
         text += others(mine, pool, key)
     queries = sample_queries(
-        asked.load_queries(result.details["asked"]),
+        query_data.load_queries(result.details["asked"]),
         result.protocol["limit"],
         result.protocol["seed"] or 0,
     )

@@ -112,14 +112,14 @@ class _OnRay:
         # what it starts itself stays on its node: it would wait for the processor that it has
         variables = {name: value for name, value in environment.items() if name != "RAY_ADDRESS"}
         variables |= SAFE_PATH | {"ENGINE": "processes"}
-        self.given, self.log = (words, cwd, variables, log), log
+        self.start_words, self.log = (words, cwd, variables, log), log
         self.gpus = int(self.ray.cluster_resources().get("GPU", 0) > 0) if gpus is None else gpus
         self.ended = False
         self._start()
 
     def _start(self) -> None:
         self.actor = self.ray.remote(num_cpus=1, num_gpus=self.gpus)(_Runner).remote()
-        self.code: Any = self.actor.run.remote(*self.given)
+        self.code: Any = self.actor.run.remote(*self.start_words)
 
     def wait(self) -> int:
         for _ in range(LOST):

@@ -312,9 +312,9 @@ def explaining_hub(name: str) -> Iterator[None]:
 
 def get_token() -> str | None:
     """The token of the user, from HF_TOKEN or the library's login."""
-    from huggingface_hub import get_token as known
+    from huggingface_hub import get_token as stored_token
 
-    return known()
+    return stored_token()
 
 
 def _find_cached(name: str, reason: str) -> str:

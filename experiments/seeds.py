@@ -163,29 +163,29 @@ class Seeds(NamedTuple):
 class SeedRuns:
     """What every run of one fine-tuning has in common.
 
-    config: the task's YAML file. shown: the encoder's name with its options. words: arguments that
-    choose the machine. given: settings of training that were typed.
+    config: the task's YAML file. encoder_shown: the encoder's name with its options. words:
+    arguments that choose the machine. config_options: settings of training that were typed.
     """
 
-    asked: SeedTraining
+    training: SeedTraining
     definition: Definition
     config: Path
     folder: Path  # of the task
     encoder: Encoder
-    own: dict[str, float]  # options of this encoder alone
-    given: dict[str, Any]
+    own_options: dict[str, float]  # options of this encoder alone
+    config_options: dict[str, Any]
     devices: int
     words: list[str]
     base: Path
-    shown: str
+    encoder_shown: str
 
     @property
     def about(self) -> dict[str, Any]:
         """What a run says of itself."""
         return {
-            "profile": self.asked.profile,
-            "args": self.asked.args,
-            "options": self.own | self.given,
+            "profile": self.training.profile,
+            "args": self.training.args,
+            "options": self.own_options | self.config_options,
         }
 
     def stage(
@@ -195,7 +195,7 @@ class SeedRuns:
         always = {
             "seed_everything": seed,
             "task_name": self.definition.name,
-            "model_name": self.shown,
+            "model_name": self.encoder_shown,
             "run_folder": place,
             "parent": self.base,
             "request": json.dumps(self.about),
@@ -208,7 +208,7 @@ class SeedRuns:
             always["data.init_args.linker"] = self.encoder.linker
             always["data.init_args.linker_folder"] = self.encoder.folder
         keys = self.encoder.option_keys
-        options = {keys[name.upper()]: value for name, value in self.own.items()}
+        options = {keys[name.upper()]: value for name, value in self.own_options.items()}
         arguments = [
             "--config",
             str(self.config.relative_to(ROOT)),
@@ -216,8 +216,8 @@ class SeedRuns:
             *flags(always),
             *flags(options),
             *flags(settings),
-            *(["--fresh", "true"] if self.asked.fresh else []),
-            *shlex.split(self.asked.args),
+            *(["--fresh", "true"] if self.training.fresh else []),
+            *shlex.split(self.training.args),
         ]
         gpu = {"CUDA_VISIBLE_DEVICES": str(number % self.devices)} if self.devices else None
         return Stage(title, "experiments.finetune", arguments, place.name, environment=gpu)
@@ -226,7 +226,7 @@ class SeedRuns:
         """Run stages side by side: as many as were asked for, as there are devices, or all on a Ray
         cluster."""
         engine = engine_of()
-        here = self.asked.at_once or self.devices or min(os.cpu_count() or 1, len(stages))
+        here = self.training.at_once or self.devices or min(os.cpu_count() or 1, len(stages))
         at_once = len(stages) if engine == "ray" else here
         for i in range(0, len(stages), at_once):
             group = stages[i : i + at_once]
@@ -361,8 +361,12 @@ def place_of(task: str, label: str, request: dict[str, Any]) -> Path:
 def begin_parent(runs: SeedRuns) -> str:
     """Begin the MLflow run above those of the seeds. Returns its id, or the folder where there is
     no store."""
-    values = {"profile": runs.asked.profile, "encoder": runs.shown, "folder": str(runs.base)}
-    with Journal(runs.base, runs.definition.name, runs.shown, values) as above:
+    values = {
+        "profile": runs.training.profile,
+        "encoder": runs.encoder_shown,
+        "folder": str(runs.base),
+    }
+    with Journal(runs.base, runs.definition.name, runs.encoder_shown, values) as above:
         above.tags(read_inherited_tags())
     return above.run_id or str(runs.base)
 

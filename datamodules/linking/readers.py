@@ -49,7 +49,7 @@ class Rows:
     before."""
 
     def __init__(self, counts: Counter[str] | None) -> None:
-        self.found = Counter() if counts is None else counts
+        self.counts = Counter() if counts is None else counts
         self.seen: set[tuple[str, str]] = set()
         self.result = Dictionary([], [])
 
@@ -64,7 +64,7 @@ class Rows:
                 f"{where}: concept {ids[0]!r} with an empty name. Add the name, or remove the line."
             )
         if (ids[0], name) in self.seen:
-            self.found[DUPLICATE_ROWS] += 1
+            self.counts[DUPLICATE_ROWS] += 1
             return
         self.seen.add((ids[0], name))
         self.result.ids.append(ids[0])

@@ -28,7 +28,7 @@ def test_as_many_seeds_as_asked_for_train_at_once(
     groups: list[int] = []
     monkeypatch.setattr(seeds, "run_stages", lambda group, *rest: groups.append(len(group)))
     fields: dict[str, Any] = dict.fromkeys(SeedRuns.__dataclass_fields__)
-    fields |= {"asked": SeedTraining(at_once=at_once), "devices": devices, "base": Path()}
+    fields |= {"training": SeedTraining(at_once=at_once), "devices": devices, "base": Path()}
     stages = [Stage(f"seed {n}", "experiments.finetune", []) for n in range(3)]
     SeedRuns(**fields).run(stages)
     assert groups == wanted
@@ -42,9 +42,9 @@ def test_a_number_at_once_below_one() -> None:
 def test_seeds_take_the_devices_in_turn(tmp_path: Path) -> None:
     encoder = SimpleNamespace(linker=None, option_keys={}, folder="e", load="x")
     fields: dict[str, Any] = dict.fromkeys(SeedRuns.__dataclass_fields__)
-    fields |= {"asked": SeedTraining(), "definition": SimpleNamespace(name="t", suite="own")}
-    fields |= {"config": ROOT / "x.yaml", "folder": tmp_path, "base": tmp_path, "shown": "e"}
-    fields |= {"encoder": encoder, "own": {}, "given": {}, "words": []}
+    fields |= {"training": SeedTraining(), "definition": SimpleNamespace(name="t", suite="own")}
+    fields |= {"config": ROOT / "x.yaml", "folder": tmp_path, "base": tmp_path, "encoder_shown": "e"}
+    fields |= {"encoder": encoder, "own_options": {}, "config_options": {}, "words": []}
     for devices, expected in ((2, ["0", "1", "0", "1"]), (1, ["0"] * 4)):
         runs = SeedRuns(**fields | {"devices": devices})
         stages = [runs.stage(f"seed {n}", tmp_path / f"seed{n}", n, {}, n) for n in range(4)]
