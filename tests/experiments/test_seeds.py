@@ -43,7 +43,8 @@ def test_seeds_take_the_devices_in_turn(tmp_path: Path) -> None:
     encoder = SimpleNamespace(linker=None, option_keys={}, folder="e", load="x")
     fields: dict[str, Any] = dict.fromkeys(SeedRuns.__dataclass_fields__)
     fields |= {"training": SeedTraining(), "definition": SimpleNamespace(name="t", suite="own")}
-    fields |= {"config": ROOT / "x.yaml", "folder": tmp_path, "base": tmp_path, "encoder_shown": "e"}
+    fields |= {"config": ROOT / "x.yaml", "folder": tmp_path, "base": tmp_path}
+    fields |= {"encoder_shown": "e"}
     fields |= {"encoder": encoder, "own_options": {}, "config_options": {}, "words": []}
     for devices, expected in ((2, ["0", "1", "0", "1"]), (1, ["0"] * 4)):
         runs = SeedRuns(**fields | {"devices": devices})
