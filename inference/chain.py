@@ -627,8 +627,3 @@ def _read_again(
             " command again."
         )
     return pipeline
-
-
-def as_record(mention: Linked) -> dict[str, Any]:
-    """A mention as JSON holds it."""
-    return mention._asdict() | {"candidates": [c._asdict() for c in mention.candidates]}

@@ -29,7 +29,7 @@ from datamodules.tokenizers import load_tokenizer
 from experiments.names import Encoder, architecture, encoder
 from inference.linkers import Names, Ranking, text_of
 from inference.options import Work, bfloat16, checked_device, checked_texts, uses_bf16
-from inference.results import Mentions
+from inference.results import Mentions, as_records
 from inference.taggers import EntityTagger, Span
 from models.encoders import token_limit
 
@@ -110,11 +110,7 @@ class TokenClassifier(EntityTagger):
 
     def predict_examples(self, examples: Sequence[Tagged]) -> list[dict[str, Any]]:
         """{id, text, mentions} of each example."""
-        predicted = self.predict([example.text for example in examples])
-        return [
-            {"id": e.id, "text": e.text, "mentions": [span._asdict() for span in spans]}
-            for e, spans in zip(examples, predicted, strict=True)
-        ]
+        return as_records(examples, self.predict([example.text for example in examples]))
 
 
 def _trim(text: str, start: int, end: int) -> tuple[int, int]:
@@ -222,5 +218,8 @@ class PairScored:
             for candidate in ranking
         ]
         scores = iter(self.scorer.scores(pairs))
-        scored = [[c._replace(score=next(scores)) for c in ranking] for ranking in rankings]
-        return [sorted(ranking, key=lambda c: -c.score) for ranking in scored]
+        result = []
+        for ranking in rankings:
+            scored = [candidate._replace(score=next(scores)) for candidate in ranking]
+            result.append(sorted(scored, key=lambda candidate: -candidate.score))
+        return result

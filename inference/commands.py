@@ -375,23 +375,18 @@ def _print_spans(number: int, text: str, spans: Sequence[Any], json: bool) -> No
 def _print_linked(number: int, text: str, mentions: Sequence[Any], json: bool) -> None:
     """Print a text and its mentions, or one JSON line of them."""
     from inference.attributes import NOT, describe_in_words
-    from inference.chain import as_record
+    from inference.results import as_record
 
     if json:
-        print(
-            jsons.dumps(
-                {"id": str(number), "text": text, "mentions": [as_record(m) for m in mentions]},
-                ensure_ascii=False,
-            )
-        )
+        record = {"id": str(number), "text": text, "mentions": list(map(as_record, mentions))}
+        print(jsons.dumps(record, ensure_ascii=False))
         return
     print(text)
     for m in mentions:
         meant = "NIL" if m.entity is None else f"{m.entity}  {m.name}"
         score = "" if m.score is None else f"  {m.score:.3f}"
-        listed = "".join(
-            f"  [{attribute}]" for attribute in describe_in_words(as_record(m)) if attribute != NOT
-        )
+        attributes = describe_in_words(as_record(m))
+        listed = "".join(f"  [{attribute}]" for attribute in attributes if attribute != NOT)
         print(
             f"  {m.start:>5}-{m.end:<5} {m.text!r:<30}"
             f" {'not ' if m.negated else ''}{meant}{score}{listed}"

@@ -219,25 +219,19 @@ class ByEntities:
             first.setdefault(concept, names.normalised(name))
         self.means: list[str | None] = []  # of each row: its concept, where its id is one
         self.names_of: list[list[str]] = []  # of each row: the dictionary's names that represent it
+        self.reached: set[str] = set()
         for entity in reader.ids:
-            unnamed = list(
-                dict.fromkeys(names.normalised(name) for name in reader.names_of.get(entity, ()))
-            )
-            self.means.append(entity if entity in concepts else None)
-            self.names_of.append(
-                [first[entity]]
-                if entity in concepts
-                else [name for name in unnamed if name in names.concepts]
-            )
-        self.reached = {concept for concept in self.means if concept}
-        by_name = (
-            unnamed
-            for concept, unnamed in zip(self.means, self.names_of, strict=True)
-            if not concept
-        )
-        self.reached |= {
-            concept for unnamed in by_name for name in unnamed for concept in names.concepts[name]
-        }
+            if entity in concepts:
+                self.means.append(entity)
+                self.names_of.append([first[entity]])
+                self.reached.add(entity)
+                continue
+            unique = dict.fromkeys(map(names.normalised, reader.names_of.get(entity, ())))
+            shared = [name for name in unique if name in names.concepts]
+            self.means.append(None)
+            self.names_of.append(shared)
+            for name in shared:
+                self.reached.update(names.concepts[name])
         if not self.reached:
             raise InputError(
                 f"none of the dictionary's {len(concepts):,} concepts has the id or a name of one"

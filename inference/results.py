@@ -48,6 +48,22 @@ class Mentions(list[list[T]]):
         return "".join(parts) + (f"<p>… and {left:,} more texts</p>" if left > 0 else "")
 
 
+def as_record(mention: Any) -> dict[str, Any]:
+    """A mention as JSON holds it."""
+    record: dict[str, Any] = mention._asdict()
+    if "candidates" in record:
+        record["candidates"] = [candidate._asdict() for candidate in record["candidates"]]
+    return record
+
+
+def as_records(documents: Iterable[Any], mentions: Iterable[Sequence[Any]]) -> list[dict[str, Any]]:
+    """{id, text, mentions} of each document, or example of a task, as JSON holds it."""
+    return [
+        {"id": document.id, "text": document.text, "mentions": list(map(as_record, spans))}
+        for document, spans in zip(documents, mentions, strict=True)
+    ]
+
+
 def _mark_mentions(text: str, mentions: Sequence[Any]) -> str:
     """A text as HTML; each mention's label is its entity and name, or its type."""
     pieces, place = [], 0

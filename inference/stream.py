@@ -37,6 +37,7 @@ from inference.detectors import BATCH
 from inference.ids import DifferentIds, IdCounter, check_ids, warn_of_repeated
 from inference.options import TextFiles, Work
 from inference.output_formats import format_of, format_records, plain_id
+from inference.results import as_records
 from kg.documents.formats import (
     LINES,
     Document,
@@ -422,10 +423,4 @@ def link_files(
 
 def _link_batch(pipeline: Pipeline, batch: list[Document]) -> list[dict[str, Any]]:
     """A record of each document of a batch."""
-    from inference.chain import as_record
-
-    linked = pipeline.link([document.text for document in batch])
-    return [
-        {"id": document.id, "text": document.text, "mentions": [as_record(m) for m in mentions]}
-        for document, mentions in zip(batch, linked, strict=True)
-    ]
+    return as_records(batch, pipeline.link([document.text for document in batch]))

@@ -44,7 +44,7 @@ from datamodules.tagging import bio_decoded, units
 from datamodules.tasks import Pair, Relation, Tagged
 from experiments.names import FineTuned, find_finetuned
 from inference.options import bfloat16, checked_device, checked_texts, uses_bf16
-from inference.results import Mentions
+from inference.results import Mentions, as_records
 from models.standard import file_names
 
 OVERLAP = 4  #: windows of a long text share a quarter of their tokens
@@ -232,11 +232,7 @@ class Tagger(FineTunedModel, EntityTagger):
     def predict_examples(self, examples: Sequence[Tagged]) -> list[dict[str, Any]]:
         """{id, text, mentions} of each example; long texts are cut where fine-tuning cuts them,
         without overlap."""
-        predicted = self._spans(examples, 0)
-        return [
-            {"id": e.id, "text": e.text, "mentions": [s._asdict() for s in spans]}
-            for e, spans in zip(examples, predicted, strict=True)
-        ]
+        return as_records(examples, self._spans(examples, 0))
 
     def _scores(self, states: Tensor, batch: FinetuneBatch, outputs: list[Any]) -> list[Any]:
         head = self.module.head
