@@ -56,7 +56,7 @@ from inference.chain import Pipeline
 from kg.build.lookup import NameSearch
 
 if TYPE_CHECKING:
-    from inference.taggers import EntityTagger
+    from inference.entity_tagger import EntityTagger
 
 PAGE = Path(__file__).parent / "page"
 LOG = logging.getLogger("kepl.serve")

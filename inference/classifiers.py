@@ -27,10 +27,10 @@ from datamodules.pretrained import check_vocabulary, load_whole
 from datamodules.tasks import Tagged
 from datamodules.tokenizers import load_tokenizer
 from experiments.names import Encoder, architecture, encoder
+from inference.entity_tagger import EntityTagger, Span
 from inference.linkers import Names, Ranking, text_of
 from inference.options import Work, bfloat16, checked_device, checked_texts, uses_bf16
 from inference.results import Mentions, as_records
-from inference.taggers import EntityTagger, Span
 from models.encoders import token_limit
 
 STRIDE = 4  #: windows of a long text share a quarter of their tokens

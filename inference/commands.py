@@ -26,12 +26,13 @@ from core.settings import given_options
 from core.stopping import report_interrupt
 from core.tracking import runs_folder
 from datamodules.options import Files
+from inference.entity_tagger import EntityTagger
 from inference.options import LinkerOptions, Matching, Pooling, TextFiles, Work, check_device
 
 if TYPE_CHECKING:
     from torch import Tensor  # the command starts without torch
 
-    from inference.taggers import EntityTagger, PairModel, Ranker, RelationModel
+    from inference.taggers import PairModel, Ranker, RelationModel
 
 LOG = logging.getLogger(__name__)
 
@@ -206,7 +207,6 @@ class Predict:
         folders = [model_folder(name) for name in (self.model, *self.tagger)]
         from inference.load import load_model
         from inference.output_formats import format_of
-        from inference.taggers import EntityTagger
 
         if self.output:
             format_of(self.output, self.reading.to)

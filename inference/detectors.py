@@ -21,7 +21,7 @@ from kg.linking.passage import Passage
 # once
 if TYPE_CHECKING:
     from inference.entity_table import EntityReader
-    from inference.taggers import EntityTagger
+    from inference.entity_tagger import EntityTagger
 
 # characters for which a dictionary looks through its names faster than it makes a tree of them
 FEW = 5000

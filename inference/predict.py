@@ -26,6 +26,7 @@ from core.reading import Span, excerpt
 from core.typed import check_types
 from datamodules.tasks import Pair, Relation, Tagged
 from inference.detectors import Detected, TaggerDetector, unite_mentions
+from inference.entity_tagger import EntityTagger
 from inference.options import InputFormat, TextFiles, Work
 from inference.output_formats import format_of
 from inference.results import as_records
@@ -36,7 +37,7 @@ from kg.documents.pubtator import pubtator_annotations
 from kg.linking.passage import Passage
 
 if TYPE_CHECKING:
-    from inference.taggers import EntityTagger, PairModel, Ranker, RelationModel
+    from inference.taggers import PairModel, Ranker, RelationModel
 
 
 class Typed(NamedTuple):
@@ -162,12 +163,12 @@ def predict_files(
             f"{model.name}: a model of kind {model.kind}; expected one of relations to go with"
             " taggers"
         )
-    if not isinstance(model, kinds.EntityTagger) and format_of(output, reading.to) != "jsonl":
+    if not isinstance(model, EntityTagger) and format_of(output, reading.to) != "jsonl":
         raise InputError(f"{output}: only jsonl holds what a model of kind {model.kind} predicts")
     chosen = reading.settings(inputs)
     check_options(**chosen)
     source: Source
-    if isinstance(model, kinds.EntityTagger):
+    if isinstance(model, EntityTagger):
         source = partial(documents, **chosen, used=False)
     elif isinstance(model, kinds.RelationModel):
         source = partial(typed_documents, **chosen, with_types=not taggers)
@@ -194,7 +195,7 @@ def _predict_batch(
     """A record of each item of a batch, as :func:`predict_files` writes it."""
     from inference import taggers as kinds
 
-    if isinstance(model, kinds.EntityTagger):
+    if isinstance(model, EntityTagger):
         return as_records(batch, model.predict([document.text for document in batch]))
     if isinstance(model, kinds.RelationModel):
         return _predict_relations(model, taggers, batch)

@@ -18,7 +18,7 @@ class Mentions(list[list[T]]):
     """The mentions of each text, in order; `texts` are the texts.
 
     A mention is a NamedTuple with `start`, `end` and `type`, as inference.chain.Linked and
-    inference.taggers.Span have them.
+    inference.entity_tagger.Span have them.
     """
 
     def __init__(self, lists: Iterable[list[T]], texts: Sequence[str]) -> None:

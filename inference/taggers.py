@@ -43,22 +43,13 @@ from datamodules.pairs import candidate_pairs, mark_pair, may_overlap, sentences
 from datamodules.tagging import bio_decoded, units
 from datamodules.tasks import Pair, Relation, Tagged
 from experiments.names import FineTuned, find_finetuned
+from inference.entity_tagger import EntityTagger, Span
 from inference.options import bfloat16, checked_device, checked_texts, uses_bf16
 from inference.results import Mentions, as_records
 from models.standard import file_names
 
 OVERLAP = 4  #: windows of a long text share a quarter of their tokens
 SPLIT = "new"  # of FinetuneData, which holds the sequences of one call
-
-
-class Span(NamedTuple):
-    """An entity in a text: characters [start, end)."""
-
-    start: int
-    end: int
-    text: str
-    type: str
-    score: float
 
 
 class Labelled(NamedTuple):
@@ -117,18 +108,10 @@ class FineTunedModel:
         bf16: bool,
         batch_size: int,
     ) -> None:
-        self.module, self.data, self.device, self.bf16, self.batch_size = (
-            module.to(device).eval(),
-            data,
-            device,
-            bf16,
-            batch_size,
-        )
-        self.name, self.identity, self.task = (
-            trained.label,
-            trained.identity,
-            str(trained.manifest["task"]),
-        )
+        self.module, self.data = module.to(device).eval(), data
+        self.device, self.bf16, self.batch_size = device, bf16, batch_size
+        self.name, self.identity = trained.label, trained.identity
+        self.task = str(trained.manifest["task"])
         self.negative: str | None = trained.manifest.get("negative")
         self.kind, self.labels, self.language = data.kind, data.labels, data.language
         self.folder = trained.folder
@@ -166,30 +149,6 @@ class FineTunedModel:
         raise NotImplementedError
 
 
-class EntityTagger:
-    """What finds entities in text: a model that was fine-tuned here, or a token classifier of
-    others (inference.classifiers).
-
-    name, identity  of the model: the same identity for the same weights
-    kind, labels    ner or nested; the types of its entities
-    """
-
-    name: str
-    identity: str
-    kind: str
-    labels: list[str]
-    device: str
-    bf16: bool
-
-    def predict(self, texts: str | Iterable[str]) -> Mentions[Span]:
-        """The entities of each text, in order."""
-        raise NotImplementedError
-
-    def predict_examples(self, examples: Sequence[Tagged]) -> list[dict[str, Any]]:
-        """{id, text, mentions} of each example of a task."""
-        raise NotImplementedError
-
-
 class Tagger(FineTunedModel, EntityTagger):
     """Finds entities: disjoint ones (kind ner), or ones that may nest (kind nested)."""
 
@@ -211,18 +170,12 @@ class Tagger(FineTunedModel, EntityTagger):
         for number, (text, words_of_text) in enumerate(
             zip(texts, words or [None] * len(texts), strict=True)
         ):
-            for first, last in (
-                sentences(text, self.language, []) if words_of_text is None else [(0, len(text))]
-            ):
-                examples.append(
-                    Tagged(
-                        "",
-                        "",
-                        text[first:last],
-                        [],
-                        None if words_of_text is None else list(words_of_text),
-                    )
-                )
+            if words_of_text is None:
+                parts, labelled = sentences(text, self.language, []), None
+            else:
+                parts, labelled = [(0, len(text))], list(words_of_text)
+            for first, last in parts:
+                examples.append(Tagged("", "", text[first:last], [], labelled))
                 places.append((number, first))
         predicted = self._spans(examples, (self.data.max_length - 2) // OVERLAP)
         for (number, first), spans in zip(places, predicted, strict=True):
@@ -353,18 +306,11 @@ class RelationModel(_Classifier):
         Raises InputError for a place outside its text, or two that overlap where the task has no
         marker for that.
         """
-        markers = self.data.markers
-        options = (
-            texts
-            if pairs is None
-            else [mark_pair(t, *pair, markers) for t, pair in zip(texts, pairs, strict=True)]
-        )
-        return self._label(
-            [
-                self.data.make_relation(i, Relation("", "", text, "", []))
-                for i, text in enumerate(options)
-            ]
-        )
+        if pairs is not None:
+            markers = self.data.markers
+            texts = [mark_pair(t, *pair, markers) for t, pair in zip(texts, pairs, strict=True)]
+        examples = [Relation("", "", text, "", []) for text in texts]
+        return self._label([self.data.make_relation(i, e) for i, e in enumerate(examples)])
 
     @check_types
     def relations(
@@ -448,7 +394,8 @@ class Ranker(FineTunedModel):
     def rank(self, question: str, answers: Sequence[str]) -> list[Answer]:
         """The answers, best first; of equal scores the one that was given first."""
         scores = self.scores([(question, answer) for answer in answers])
-        return sorted(map(Answer, range(len(answers)), answers, scores), key=lambda a: -a.score)
+        ranked = map(Answer, range(len(answers)), answers, scores)
+        return sorted(ranked, key=lambda a: -a.score)
 
     def predict_examples(self, examples: Sequence[Pair]) -> list[dict[str, Any]]:
         """{id, question, answer, score} of each example."""

@@ -52,7 +52,8 @@ from datamodules.tasks.linking import END_TO_END
 from experiments.machine import SeedTraining
 from experiments.names import NotTrained, encoder, is_task, list_trained
 from experiments.pretrain import pretrain
-from inference.chain import DETECTORS, Pipeline, steps_of
+from inference.chain import Pipeline
+from inference.chain_steps import DETECTORS, steps_of
 from inference.options import LinkerOptions, UnusedOptions
 from kg.graph import KnowledgeGraph, fingerprint
 

@@ -15,7 +15,8 @@ from core.json_files import read_json, write_json
 from datamodules.kebiolm import KeBioLMData
 from datamodules.tokenizers import load_tokenizer
 from inference.attributes import describe_in_words
-from inference.chain import Linked, Option, Pipeline, Steps, steps_of
+from inference.chain import Linked, Option, Pipeline
+from inference.chain_steps import Steps, steps_of
 from inference.detectors import FEW, Detected, Dictionary, detected_spans, unite_mentions
 from inference.entity_table import EntityReader
 from inference.linkers import Candidate, NearestByTfIdf
