@@ -84,13 +84,8 @@ class TokenClassifier(EntityTagger):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """What a Ray actor gets: not the weights, but what they are read from."""
-        return _read_again, (
-            str(self._made_of),
-            self.device,
-            self.bf16,
-            self.batch_size,
-            self.identity,
-        )
+        folder = str(self._made_of)
+        return _read_again, (folder, self.device, self.bf16, self.batch_size, self.identity)
 
     def predict(self, texts: str | Iterable[str]) -> Mentions[Span]:
         """The entities of each text, in order; `texts`: one, or any iterable of them."""
@@ -162,12 +157,8 @@ class PairScorer:
     def __init__(
         self, chosen: Encoder, device: str = "cpu", bf16: bool = False, batch: int = 64
     ) -> None:
-        self.identity, self.device, self.bf16, self.batch = (
-            chosen.identity,
-            device,
-            bf16,
-            batch,
-        )
+        self.identity = chosen.identity
+        self.device, self.bf16, self.batch = device, bf16, batch
         model = load_whole(AutoModelForSequenceClassification, chosen.folder, dtype=torch.float32)
         self.model = model.to(device).eval()
         self.tokenizer = load_tokenizer(chosen.folder, needed=("pad_token",))

@@ -188,9 +188,8 @@ class EntityReader:
         ) as bar:
             for rows_of_batch in length_batches(lengths, self.tokens):
                 batch = [readings[row] for row in rows_of_batch]
-                ids, mask = pad_rows(
-                    [reading.ids for reading in batch], self.tokenizer.pad_token_id
-                )  # type: ignore[arg-type]
+                rows_of_ids = [reading.ids for reading in batch]
+                ids, mask = pad_rows(rows_of_ids, self.tokenizer.pad_token_id)  # type: ignore[arg-type]
                 spans = [
                     (row, first, last)
                     for row, reading in enumerate(batch)

@@ -137,8 +137,7 @@ class Job(NamedTuple):
 
     @property
     def layout(self) -> Layout:
-        layout: Layout = self.settings.get("layout", BY_LINE)
-        return layout
+        return self.settings.get("layout", BY_LINE)
 
 
 def _write_part(

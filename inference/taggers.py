@@ -82,10 +82,8 @@ def crf_marginals(crf: Any, scores: Tensor, mask: Tensor) -> Tensor:
 
     scores (B, U, C) of the labels, mask (B, U) bool, true on each sequence's first units.
     """
-    forward, backward = (
-        [crf.start_transitions + scores[:, 0]],
-        [crf.end_transitions.expand_as(scores[:, 0])],
-    )
+    forward = [crf.start_transitions + scores[:, 0]]
+    backward = [crf.end_transitions.expand_as(scores[:, 0])]
     for t in range(1, scores.shape[1]):
         step = (forward[-1][:, :, None] + crf.transitions).logsumexp(1) + scores[:, t]
         forward.append(torch.where(mask[:, t, None], step, forward[-1]))
@@ -213,9 +211,7 @@ class Tagger(FineTunedModel, EntityTagger):
         windows: list[list[tuple[int, Any, Any, int]]] = [[] for _ in examples]
         for feature, (output, scores) in zip(features, self._outputs(features), strict=True):
             windows[feature.example].append((feature.first_unit, output, scores, len(feature.unit)))
-        return [
-            self._merge(e, scored, overlap) for e, scored in zip(examples, windows, strict=True)
-        ]
+        return [self._merge(*pair, overlap) for pair in zip(examples, windows, strict=True)]
 
     def _merge(
         self, example: Tagged, windows: list[tuple[int, Any, Any, int]], overlap: int
