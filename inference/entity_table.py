@@ -13,6 +13,7 @@ import logging
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -142,11 +143,7 @@ class EntityReader:
         ):
             windows: dict[int, Reading] = {}  # by the first token
             count = 1 + max(0, -(-(len(ids) - room) // (room - shared)))
-            begins = (
-                [round(i * (len(ids) - room) / max(1, count - 1)) for i in range(count)]
-                if count > 1
-                else [0]
-            )
+            begins = [round(i * (len(ids) - room) / max(1, count - 1)) for i in range(count)]
             starts, ends = [a for a, _ in offsets], [b for _, b in offsets]
             for number, start, end in spans:
                 first, last = bisect_left(starts, start), bisect_right(ends, end)
@@ -159,12 +156,7 @@ class EntityReader:
                     ids_, a, b = self.inputs(mentions[number], contexts[number])
                     result.append(Reading(ids_, [(number, a, b)]))
                     continue
-                begin = max(
-                    begins,
-                    key=lambda b: min(
-                        first - b if b else room, b + room - last if b + room < len(ids) else room
-                    ),
-                )
+                begin = max(begins, key=partial(_context_tokens, first, last, room, len(ids)))
                 if begin not in windows:
                     part = ids[begin : begin + room]
                     windows[begin] = Reading(
@@ -205,6 +197,14 @@ class EntityReader:
                     result[number] = list(zip(r, s, strict=True))
                 bar.update(len(numbers))
         return result
+
+
+def _context_tokens(first: int, last: int, room: int, length: int, begin: int) -> int:
+    """Tokens that a window has on the poorer side of a mention. An end of the text is no lack."""
+    end = begin + room
+    before = first - begin if begin else room
+    behind = end - last if end < length else room
+    return min(before, behind)
 
 
 class ByEntities:
