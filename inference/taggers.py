@@ -23,7 +23,7 @@ score. Of a class: its probability (softmax). Of an answer: the head's score in 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -321,29 +321,34 @@ class RelationModel(_Classifier):
         related: list[list[Related]] = [[] for _ in texts]
         texts_read, parts, pairs = [], [], []
         for number, (text, spans) in enumerate(zip(texts, mentions, strict=True)):
-            if not spans:
-                continue
-            for first, last in sentences(text, self.language, [m[:2] for m in spans]):
-                inside = [i for i, m in enumerate(spans) if first <= m[0] and m[1] <= last]
-                for i, j in candidate_pairs([spans[i][2] for i in inside], self.data.markers):
-                    head, second = spans[inside[i]], spans[inside[j]]
-                    if (
-                        head[0] < second[1]
-                        and second[0] < head[1]
-                        and not may_overlap(self.data.markers)
-                    ):
-                        continue
-                    texts_read.append((number, inside[i], inside[j]))
-                    parts.append(text[first:last])
-                    pairs.append(
-                        ((head[0] - first, head[1] - first), (second[0] - first, second[1] - first))
-                    )
+            for i, j, start, end in self._find_pairs(text, spans):
+                (a, b), (c, d) = spans[i][:2], spans[j][:2]
+                texts_read.append((number, i, j))
+                parts.append(text[start:end])
+                pairs.append(((a - start, b - start), (c - start, d - start)))
         for (number, i, j), (label, score) in zip(
             texts_read, self.predict(parts, pairs), strict=True
         ):
             if label != self.negative:
                 related[number].append(Related(i, j, label, score))
         return related
+
+    def _find_pairs(
+        self, text: str, mentions: Sequence[tuple[int, int, str | None]]
+    ) -> Iterator[tuple[int, int, int, int]]:
+        """(first, second, start, end): the numbers of two mentions that the task classifies, and
+        the place of their sentence."""
+        if not mentions:
+            return
+        markers = self.data.markers
+        for start, end in sentences(text, self.language, [m[:2] for m in mentions]):
+            inside = [i for i, m in enumerate(mentions) if start <= m[0] and m[1] <= end]
+            for first, second in candidate_pairs([mentions[i][2] for i in inside], markers):
+                i, j = inside[first], inside[second]
+                (a, b), (c, d) = mentions[i][:2], mentions[j][:2]
+                overlap = a < d and c < b
+                if not overlap or may_overlap(markers):
+                    yield i, j, start, end
 
     def predict_examples(self, examples: Sequence[Relation]) -> list[dict[str, Any]]:
         """{id, text, label, score} of each example."""
