@@ -56,11 +56,11 @@ def choose_columns(metrics: Iterable[str]) -> list[str]:
     """The scores among an experiment's metrics: those of test, else of dev, else of validation; the
     ends of intervals after the scores themselves, and no numbers of examples."""
     measures = {name for name in metrics if not name.endswith(COUNTS)}
-    scores = next(
-        (columns for split in SPLITS if (columns := [n for n in measures if n.startswith(split)])),
-        [],
-    )
-    return sorted(scores, key=lambda name: (name.endswith(ENDS), name))[:COLUMNS]
+    for split in SPLITS:
+        scores = [name for name in measures if name.startswith(split)]
+        if scores:
+            return sorted(scores, key=lambda name: (name.endswith(ENDS), name))[:COLUMNS]
+    return []
 
 
 def view_state(scores: Sequence[str]) -> str:
@@ -160,7 +160,8 @@ def serve(port: int) -> int:
     environment = child_environment(
         {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
     )
-    print(format_addresses(port, prepare_views(MlflowClient(tracking_uri()))), flush=True)
+    views = prepare_views(MlflowClient(tracking_uri()))
+    print(format_addresses(port, views), flush=True)
     # in the checkout: the server behind MLflow's command searches the folder it runs in for
     # modules, whatever it is told
     server = subprocess.Popen(command(port), cwd=ROOT, env=environment, umask=0o077)

@@ -23,8 +23,9 @@ from typing import Any
 
 from core.commands import dies_with_its_parent
 from core.executor import use_one_thread
-from inference.chain import Pipeline, as_record
+from inference.chain import Pipeline
 from inference.detectors import BATCH
+from inference.results import as_record
 
 LOG = logging.getLogger("kepl.serve")
 LONG = 8_000  #: characters of a text that goes to the other process
@@ -41,7 +42,7 @@ def link_texts(pipeline: Pipeline, texts: Sequence[str]) -> list[Answer]:
     no work for the event loop."""
     linked = []
     for text, mentions in zip(texts, pipeline.link(texts), strict=True):
-        document = {"text": text, "mentions": [as_record(mention) for mention in mentions]}
+        document = {"text": text, "mentions": list(map(as_record, mentions))}
         linked.append(
             (len(mentions), json.dumps(document, ensure_ascii=False, allow_nan=False).encode())
         )

@@ -56,7 +56,7 @@ from inference.chain import Pipeline
 from kg.build.lookup import NameSearch
 
 if TYPE_CHECKING:
-    from inference.taggers import EntityTagger
+    from inference.entity_tagger import EntityTagger
 
 PAGE = Path(__file__).parent / "page"
 LOG = logging.getLogger("kepl.serve")
@@ -159,9 +159,10 @@ async def wait_for_disconnect(request: Request) -> None:
 
 def chain_label(steps: Sequence[str | None]) -> str:
     """A chain as a client may see it: of a folder its name, not where it is on this machine."""
-    return " > ".join(
-        " + ".join(_step_label(name) for name in step.split(" + ")) for step in steps if step
-    )
+    labels = []
+    for step in filter(None, steps):
+        labels.append(" + ".join(map(_step_label, step.split(" + "))))
+    return " > ".join(labels)
 
 
 def _step_label(name: str) -> str:
@@ -271,9 +272,10 @@ class Service:
                 predicted = await running(self.tagging, lambda: list(tagger.predict(query.texts)))
         except TimeoutError as error:
             raise self.late() from error
-        mentions = [[span._asdict() for span in spans] for spans in predicted]
-        pairs = zip(query.texts, mentions, strict=True)
-        return {"documents": [{"text": text, "mentions": spans} for text, spans in pairs]}
+        documents = []
+        for text, spans in zip(query.texts, predicted, strict=True):
+            documents.append({"text": text, "mentions": [span._asdict() for span in spans]})
+        return {"documents": documents}
 
     def search(
         self,

@@ -24,7 +24,6 @@ probabilities (what is missing to 1 is NIL's); a detector's own score is kept be
 from __future__ import annotations
 
 import gc
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -33,10 +32,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 from core.choices import list_known
 from core.files import InputError
 from core.typed import check_types
-from experiments.finetuned_names import close_names, fine_tuned_names, is_task
-from experiments.names import may_be_hub_name
-from experiments.recipes import recipes
 from inference.attributes import find_attributes
+from inference.chain_steps import steps_of
+from inference.composite_mentions import widen_mentions
 from inference.detectors import (
     DICTIONARY,
     FEW,
@@ -60,20 +58,19 @@ from inference.options import (
 )
 from inference.results import Mentions
 from kg.graph import KnowledgeGraph, fingerprint, split_types
-from kg.linking.composites import find_numbered, parts_of, widen
+from kg.linking.composites import parts_of
 from kg.linking.homonyms import Homonyms, graph_descriptions
 from kg.linking.normal import comparable
 from kg.linking.passage import Passage
 
 # models, and what reads them, are imported by the chains that need them: a dictionary links at once
 if TYPE_CHECKING:
-    from inference.linkers import Linker, Names
+    from inference.linkers import Candidate, Linker, Names
     from inference.load import Linkable
     from inference.reranker import Ranker, Reranking
 
 #: mentions whose candidates are looked for together, so that their contexts take little memory
 AT_ONCE = 512
-DETECTORS = (DICTIONARY, "kebiolm")  #: names that detect, beside fine-tuned taggers
 
 
 class Option(NamedTuple):
@@ -131,65 +128,6 @@ class Asked(NamedTuple):
     part: str | None = None
 
 
-class Steps(NamedTuple):
-    """The steps of a chain. `detect` may unite several detectors: "NCBI/minilm + dictionary"."""
-
-    detect: str
-    candidates: str | None
-    rerank: str | None
-
-    def __str__(self) -> str:
-        """The chain as it is written with one blank between its words."""
-        detect = " + ".join(self.detectors)
-        return " > ".join(step for step in (detect, self.candidates, self.rerank) if step)
-
-    @property
-    def detectors(self) -> list[str]:
-        return re.split(r"\s+\+\s+", self.detect)
-
-
-@check_types
-def steps_of(chain: str) -> Steps:
-    """The steps of a chain such as "NCBI/minilm > sapbert". Raises InputError for a first step that
-    detects nothing."""
-    words = [word.strip() for word in chain.split(">")]
-    if not all(words) or len(words) > 3:
-        raise InputError(
-            f"chain {chain!r}: expected DETECTOR, DETECTOR > CANDIDATES or DETECTOR > CANDIDATES >"
-            " RERANKER; DETECTOR may be A + B"
-        )
-    steps = Steps(
-        words[0], words[1] if len(words) > 1 else None, words[2] if len(words) > 2 else None
-    )
-    for word in steps.detectors:
-        if word.partition("/")[0] in DETECTORS or is_task(word) or Path(word).is_dir():
-            continue
-        if word.partition("/")[0] not in recipes() and may_be_hub_name(word):
-            continue  # a token classifier, if its files say so
-        near = [name for name in close_names(word, DETECTORS) if is_task(name) or name in DETECTORS]
-        hint = f" Did you mean {' or '.join(near)}?" if near else ""
-        tuned = (
-            ", ".join(fine_tuned_names()) or "TASK/encoder, once `make finetune` has trained one"
-        )
-        raise InputError(
-            f"chain {chain!r}: {word!r} finds no mentions.{hint} Begin with one of:"
-            f" {', '.join(DETECTORS)}, {tuned}; as in 'dictionary > {word}'"
-        )
-    for word in filter(None, steps[1:]):
-        check_slip(chain, word)
-    return steps
-
-
-def check_slip(chain: str, word: str) -> None:
-    """Raise InputError for a later step that is one letter from a known name, before a model of its
-    name is looked for on the hub."""
-    if "/" in word or Path(word).exists():
-        return
-    near = [name for name in close_names(word, ("names",)) if not is_task(name)]
-    if near and word not in near:
-        raise InputError(f"chain {chain!r}: no model {word!r}; did you mean {near[0]}?")
-
-
 class Pipeline:
     """A chain over a graph.
 
@@ -245,17 +183,10 @@ class Pipeline:
         if chain.strip() in (DICTIONARY, f"{DICTIONARY} > names"):
             self._check_uses()  # before a graph is read
         self.source = graph if isinstance(graph, KnowledgeGraph) else Path(graph)
-        self.graph = (
-            self.source
-            if isinstance(self.source, KnowledgeGraph)
-            else KnowledgeGraph.load(self.source)
-        )
-        self.types = dict(
-            zip(self.graph.ids.to_pylist(), self.graph.entities["type"].to_pylist(), strict=True)
-        )
-        self.preferred = dict(
-            zip(self.graph.ids.to_pylist(), self.graph.entities["name"].to_pylist(), strict=True)
-        )
+        self.graph = graph if isinstance(graph, KnowledgeGraph) else KnowledgeGraph.load(graph)
+        ids, entities = self.graph.ids.to_pylist(), self.graph.entities
+        self.types = dict(zip(ids, entities["type"].to_pylist(), strict=True))
+        self.preferred = dict(zip(ids, entities["name"].to_pylist(), strict=True))
         self.only = frozenset(map(str.casefold, [types] if isinstance(types, str) else types))
         if self.steps.detect == DICTIONARY:
             self._check_types()
@@ -309,17 +240,9 @@ class Pipeline:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """What a Ray actor gets: not graph and weights, but what they are read from."""
-        made_of = (
-            self.source,
-            self.chain,
-            self.nil,
-            self.top,
-            self.work,
-            self.only,
-            self.negation,
-            self.matching,
-        )
-        return _read_again, (*made_of, self._given, self.settings)
+        made_of = (self.source, self.chain, self.nil, self.top, self.work)
+        choices = (self.only, self.negation, self.matching, self._given)
+        return _read_again, (*made_of, *choices, self.settings)
 
     @cached_property
     def names(self) -> Names:
@@ -411,65 +334,9 @@ class Pipeline:
         if self._dictionary is None:
             return mentions
         return [
-            self._widen(passage, spans) for passage, spans in zip(passages, mentions, strict=True)
+            widen_mentions(passage, spans, self._is_name, self.types)
+            for passage, spans in zip(passages, mentions, strict=True)
         ]
-
-    def _widen(self, passage: Passage, mentions: list[Detected]) -> list[Detected]:
-        """Mentions with composite ones in place of the names that are a part of them ("breast and
-        ovarian cancer")."""
-        mentions = self._add_numbered(passage, mentions)
-        if not mentions:
-            return mentions
-
-        def covers(number: int, other: int) -> bool:
-            """A phrase of one type covers a name of another: an organ in the name of diseases."""
-            types = [self.types.get(mentions[n].entity or "", "") for n in (number, other)]
-            return types[0] != types[1] and mentions[number].entity is not None
-
-        if passage.is_as_written:
-            spans = [mention[:2] for mention in mentions]
-        else:
-            offset = passage.normal_offset
-            spans = [(offset(mention.start), offset(mention.end)) for mention in mentions]
-        wider = widen(passage.text, spans, self._is_name, covers)
-        if wider == spans:
-            return mentions
-        places = [
-            (mention.start, mention.end) if place == span else passage.source_place(*place)
-            for mention, span, place in zip(mentions, spans, wider, strict=True)
-        ]
-        result: list[Detected] = []
-        covered = 0  # the end of the phrase found last: names that it covers are left out
-        for mention, (start, end) in zip(mentions, places, strict=True):
-            if end <= covered:
-                continue
-            if (start, end) == (mention.start, mention.end):
-                result.append(mention)
-                continue
-            while result and result[-1].start >= start:
-                result.pop()
-            result.append(
-                mention._replace(start=start, end=end, entity=None, others=(), matched="")
-            )
-            covered = end
-        return result
-
-    def _add_numbered(self, passage: Passage, mentions: list[Detected]) -> list[Detected]:
-        """Mentions with phrases such as "type 1 and 2 diabetes", each in place of the names in
-        it."""
-        for place in find_numbered(passage.text, self._is_name):
-            start, end = passage.source_place(*place)
-            outside = [
-                mention for mention in mentions if mention.end <= start or mention.start >= end
-            ]
-            inside = [
-                mention for mention in mentions if start <= mention.start and mention.end <= end
-            ]
-            if len(outside) + len(inside) == len(mentions):
-                mentions = sorted(
-                    [*outside, Detected(start, end)], key=lambda mention: mention.start
-                )
-        return mentions
 
     def link(self, texts: str | Iterable[str]) -> Mentions[Linked]:
         """The mentions of each text, in order, with what they mean; `texts`: one, or any iterable
@@ -479,11 +346,9 @@ class Pipeline:
         """
         texts = checked_texts(texts)
         passages = [Passage(text, self.matching.forms) for text in texts]
-        questions = [
-            question
-            for number, spans in enumerate(self.detect(passages))
-            for question in self._questions(number, passages[number], spans)
-        ]
+        questions: list[Asked] = []
+        for number, spans in enumerate(self.detect(passages)):
+            questions.extend(self._questions(number, passages[number], spans))
         answers: list[list[Linked]] = [[] for _ in texts]
         for begin in range(0, len(questions), AT_ONCE):
             some = questions[begin : begin + AT_ONCE]
@@ -565,13 +430,11 @@ class Pipeline:
         first = self._first.link(mentions, contexts)
         if self.ranker:
             first = self.ranker.rank(mentions, contexts, first)
-        return [
-            [
-                Option(c.concept, self.preferred.get(c.concept, c.name), c.score, c.tied, c.matched)
-                for c in ranking
-            ]
-            for ranking in first
-        ]
+        return [list(map(self._option, ranking)) for ranking in first]
+
+    def _option(self, candidate: Candidate) -> Option:
+        concept, name, score, tied, matched = candidate
+        return Option(concept, self.preferred.get(concept, name), score, tied, matched)
 
     def _name_entity(self, passage: Passage, question: Asked) -> list[Option]:
         """The entity of a dictionary's mention, or of a part of one."""
@@ -600,12 +463,11 @@ class Pipeline:
         support = dict(zip(sorted(entities), supports, strict=True))
         # stable: of equal ones the linker's own order
         order = sorted(entities, key=lambda meaning: -support[meaning])
-        return [
-            Option(
-                meaning, self.preferred[meaning], 1.0, supports.count(support[meaning]) > 1, matched
-            )
-            for meaning in order
-        ]
+        options = []
+        for meaning in order:
+            tied = supports.count(support[meaning]) > 1
+            options.append(Option(meaning, self.preferred[meaning], 1.0, tied, matched))
+        return options
 
 
 def _read_again(
@@ -629,8 +491,3 @@ def _read_again(
             " command again."
         )
     return pipeline
-
-
-def as_record(mention: Linked) -> dict[str, Any]:
-    """A mention as JSON holds it."""
-    return mention._asdict() | {"candidates": [c._asdict() for c in mention.candidates]}

@@ -27,10 +27,10 @@ from datamodules.pretrained import check_vocabulary, load_whole
 from datamodules.tasks import Tagged
 from datamodules.tokenizers import load_tokenizer
 from experiments.names import Encoder, architecture, encoder
+from inference.entity_tagger import EntityTagger, Span
 from inference.linkers import Names, Ranking, text_of
 from inference.options import Work, bfloat16, checked_device, checked_texts, uses_bf16
-from inference.results import Mentions
-from inference.taggers import EntityTagger, Span
+from inference.results import Mentions, as_records
 from models.transformer_files import token_limit
 
 STRIDE = 4  #: windows of a long text share a quarter of their tokens
@@ -84,13 +84,8 @@ class TokenClassifier(EntityTagger):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """What a Ray actor gets: not the weights, but what they are read from."""
-        return _read_again, (
-            str(self._made_of),
-            self.device,
-            self.bf16,
-            self.batch_size,
-            self.identity,
-        )
+        folder = str(self._made_of)
+        return _read_again, (folder, self.device, self.bf16, self.batch_size, self.identity)
 
     def predict(self, texts: str | Iterable[str]) -> Mentions[Span]:
         """The entities of each text, in order; `texts`: one, or any iterable of them."""
@@ -110,11 +105,7 @@ class TokenClassifier(EntityTagger):
 
     def predict_examples(self, examples: Sequence[Tagged]) -> list[dict[str, Any]]:
         """{id, text, mentions} of each example."""
-        predicted = self.predict([example.text for example in examples])
-        return [
-            {"id": e.id, "text": e.text, "mentions": [span._asdict() for span in spans]}
-            for e, spans in zip(examples, predicted, strict=True)
-        ]
+        return as_records(examples, self.predict([example.text for example in examples]))
 
 
 def _trim(text: str, start: int, end: int) -> tuple[int, int]:
@@ -166,12 +157,8 @@ class PairScorer:
     def __init__(
         self, chosen: Encoder, device: str = "cpu", bf16: bool = False, batch: int = 64
     ) -> None:
-        self.identity, self.device, self.bf16, self.batch = (
-            chosen.identity,
-            device,
-            bf16,
-            batch,
-        )
+        self.identity = chosen.identity
+        self.device, self.bf16, self.batch = device, bf16, batch
         model = load_whole(AutoModelForSequenceClassification, chosen.folder, dtype=torch.float32)
         self.model = model.to(device).eval()
         self.tokenizer = load_tokenizer(chosen.folder, needed=("pad_token",))
@@ -222,5 +209,8 @@ class PairScored:
             for candidate in ranking
         ]
         scores = iter(self.scorer.scores(pairs))
-        scored = [[c._replace(score=next(scores)) for c in ranking] for ranking in rankings]
-        return [sorted(ranking, key=lambda c: -c.score) for ranking in scored]
+        result = []
+        for ranking in rankings:
+            scored = [candidate._replace(score=next(scores)) for candidate in ranking]
+            result.append(sorted(scored, key=lambda candidate: -candidate.score))
+        return result

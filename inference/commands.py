@@ -26,12 +26,13 @@ from core.settings import given_options
 from core.stopping import report_interrupt
 from core.tracking import runs_folder
 from datamodules.options import Files
+from inference.entity_tagger import EntityTagger
 from inference.options import LinkerOptions, Matching, Pooling, TextFiles, Work, check_device
 
 if TYPE_CHECKING:
     from torch import Tensor  # the command starts without torch
 
-    from inference.taggers import EntityTagger, PairModel, Ranker, RelationModel
+    from inference.taggers import PairModel, Ranker, RelationModel
 
 LOG = logging.getLogger(__name__)
 
@@ -206,7 +207,6 @@ class Predict:
         folders = [model_folder(name) for name in (self.model, *self.tagger)]
         from inference.load import load_model
         from inference.output_formats import format_of
-        from inference.taggers import EntityTagger
 
         if self.output:
             format_of(self.output, self.reading.to)
@@ -376,23 +376,18 @@ def _print_spans(number: int, text: str, spans: Sequence[Any], json: bool) -> No
 def _print_linked(number: int, text: str, mentions: Sequence[Any], json: bool) -> None:
     """Print a text and its mentions, or one JSON line of them."""
     from inference.attributes import NOT, describe_in_words
-    from inference.chain import as_record
+    from inference.results import as_record
 
     if json:
-        print(
-            jsons.dumps(
-                {"id": str(number), "text": text, "mentions": [as_record(m) for m in mentions]},
-                ensure_ascii=False,
-            )
-        )
+        record = {"id": str(number), "text": text, "mentions": list(map(as_record, mentions))}
+        print(jsons.dumps(record, ensure_ascii=False))
         return
     print(text)
     for m in mentions:
         meant = "NIL" if m.entity is None else f"{m.entity}  {m.name}"
         score = "" if m.score is None else f"  {m.score:.3f}"
-        listed = "".join(
-            f"  [{attribute}]" for attribute in describe_in_words(as_record(m)) if attribute != NOT
-        )
+        attributes = describe_in_words(as_record(m))
+        listed = "".join(f"  [{attribute}]" for attribute in attributes if attribute != NOT)
         print(
             f"  {m.start:>5}-{m.end:<5} {m.text!r:<30}"
             f" {'not ' if m.negated else ''}{meant}{score}{listed}"

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
+from itertools import starmap
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from core.files import InputError
@@ -21,7 +22,7 @@ from kg.linking.passage import Passage
 # once
 if TYPE_CHECKING:
     from inference.entity_table import EntityReader
-    from inference.taggers import EntityTagger
+    from inference.entity_tagger import EntityTagger
 
 # characters for which a dictionary looks through its names faster than it makes a tree of them
 FEW = 5000
@@ -78,14 +79,15 @@ class Dictionary:
             self._last = DictionaryLinker.from_graph(
                 self.graph, texts=texts, forms=self.forms, kinds=self.kinds
             )
-        return [
-            [Detected(m.start, m.end, None, None, m.entity, m.others, m.matched) for m in mentions]
-            for mentions in self._last.find_all(passages)
-        ]
+        return [list(map(_name_mention, names)) for names in self._last.find_all(passages)]
 
     def find_name(self, phrase: str) -> Found | None:
         """The name that a phrase of the texts detected last is as a whole."""
         return (self._last or self.linker).find_name(phrase)
+
+
+def _name_mention(name: Found) -> Detected:
+    return Detected(name.start, name.end, None, None, name.entity, name.others, name.matched)
 
 
 class EntityDetector:
@@ -97,7 +99,7 @@ class EntityDetector:
 
     def detect(self, passages: Sequence[Passage]) -> list[list[Detected]]:
         texts = [passage.source for passage in passages]
-        return [[Detected(*span) for span in spans] for spans in detected_spans(self.reader, texts)]
+        return [list(starmap(Detected, spans)) for spans in detected_spans(self.reader, texts)]
 
 
 class TaggerDetector:
@@ -112,8 +114,10 @@ class TaggerDetector:
         }
 
     def detect(self, passages: Sequence[Passage]) -> list[list[Detected]]:
-        predicted = self.tagger.predict([passage.source for passage in passages])
-        return [[Detected(s.start, s.end, s.type, s.score) for s in spans] for spans in predicted]
+        detected = []
+        for spans in self.tagger.predict([passage.source for passage in passages]):
+            detected.append([Detected(s.start, s.end, s.type, s.score) for s in spans])
+        return detected
 
 
 def model_detector(name: str, options: LinkerOptions) -> EntityDetector | TaggerDetector:

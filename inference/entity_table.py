@@ -13,6 +13,7 @@ import logging
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -142,11 +143,7 @@ class EntityReader:
         ):
             windows: dict[int, Reading] = {}  # by the first token
             count = 1 + max(0, -(-(len(ids) - room) // (room - shared)))
-            begins = (
-                [round(i * (len(ids) - room) / max(1, count - 1)) for i in range(count)]
-                if count > 1
-                else [0]
-            )
+            begins = [round(i * (len(ids) - room) / max(1, count - 1)) for i in range(count)]
             starts, ends = [a for a, _ in offsets], [b for _, b in offsets]
             for number, start, end in spans:
                 first, last = bisect_left(starts, start), bisect_right(ends, end)
@@ -159,12 +156,7 @@ class EntityReader:
                     ids_, a, b = self.inputs(mentions[number], contexts[number])
                     result.append(Reading(ids_, [(number, a, b)]))
                     continue
-                begin = max(
-                    begins,
-                    key=lambda b: min(
-                        first - b if b else room, b + room - last if b + room < len(ids) else room
-                    ),
-                )
+                begin = max(begins, key=partial(_context_tokens, first, last, room, len(ids)))
                 if begin not in windows:
                     part = ids[begin : begin + room]
                     windows[begin] = Reading(
@@ -188,9 +180,8 @@ class EntityReader:
         ) as bar:
             for rows_of_batch in length_batches(lengths, self.tokens):
                 batch = [readings[row] for row in rows_of_batch]
-                ids, mask = pad_rows(
-                    [reading.ids for reading in batch], self.tokenizer.pad_token_id
-                )  # type: ignore[arg-type]
+                rows_of_ids = [reading.ids for reading in batch]
+                ids, mask = pad_rows(rows_of_ids, self.tokenizer.pad_token_id)  # type: ignore[arg-type]
                 spans = [
                     (row, first, last)
                     for row, reading in enumerate(batch)
@@ -208,6 +199,14 @@ class EntityReader:
         return result
 
 
+def _context_tokens(first: int, last: int, room: int, length: int, begin: int) -> int:
+    """Tokens that a window has on the poorer side of a mention. An end of the text is no lack."""
+    end = begin + room
+    before = first - begin if begin else room
+    behind = end - last if end < length else room
+    return min(before, behind)
+
+
 class ByEntities:
     """The concepts of a dictionary that the nearest entities represent."""
 
@@ -219,25 +218,19 @@ class ByEntities:
             first.setdefault(concept, names.normalised(name))
         self.means: list[str | None] = []  # of each row: its concept, where its id is one
         self.names_of: list[list[str]] = []  # of each row: the dictionary's names that represent it
+        self.reached: set[str] = set()
         for entity in reader.ids:
-            unnamed = list(
-                dict.fromkeys(names.normalised(name) for name in reader.names_of.get(entity, ()))
-            )
-            self.means.append(entity if entity in concepts else None)
-            self.names_of.append(
-                [first[entity]]
-                if entity in concepts
-                else [name for name in unnamed if name in names.concepts]
-            )
-        self.reached = {concept for concept in self.means if concept}
-        by_name = (
-            unnamed
-            for concept, unnamed in zip(self.means, self.names_of, strict=True)
-            if not concept
-        )
-        self.reached |= {
-            concept for unnamed in by_name for name in unnamed for concept in names.concepts[name]
-        }
+            if entity in concepts:
+                self.means.append(entity)
+                self.names_of.append([first[entity]])
+                self.reached.add(entity)
+                continue
+            unique = dict.fromkeys(map(names.normalised, reader.names_of.get(entity, ())))
+            shared = [name for name in unique if name in names.concepts]
+            self.means.append(None)
+            self.names_of.append(shared)
+            for name in shared:
+                self.reached.update(names.concepts[name])
         if not self.reached:
             raise InputError(
                 f"none of the dictionary's {len(concepts):,} concepts has the id or a name of one"

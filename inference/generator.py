@@ -127,8 +127,11 @@ class Generated:
             _, nearest = index.search(
                 generator.nearest(strings), min(most, len(self.names.strings))
             )
-            rows = [[int(n) for n in row if n >= 0] for row in np.asarray(nearest)]
-        return [[self.leaf_of[n] for n in row if n in self.leaf_of] for row in rows]
+            rows = [row[row >= 0].tolist() for row in np.asarray(nearest)]
+        allowed = []
+        for row in rows:
+            allowed.append([self.leaf_of[string] for string in row if string in self.leaf_of])
+        return allowed
 
     def link(self, mentions: Sequence[str], contexts: Sequence[str | None]) -> list[Ranking]:
         """Ranked concepts of each mention, at most `beams` names deep; in batches of similar

@@ -14,11 +14,12 @@ from core.files import InputError
 from core.typed import check_types
 from experiments.finetuned_names import is_fine_tuned
 from experiments.names import Encoder, encoder, may_be_hub_name
+from inference.entity_tagger import EntityTagger
 from inference.linkers import Linker, Names
 from inference.options import LinkerOptions, Work
 
 if TYPE_CHECKING:
-    from inference.taggers import EntityTagger, PairModel, Ranker, RelationModel
+    from inference.taggers import PairModel, Ranker, RelationModel
 
 EMBEDDER = "inference.encoders.embedder"
 
@@ -69,8 +70,6 @@ def load_entity_tagger(
     """What finds entities by a name: a fine-tuned tagger, or a token classifier of others. Raises
     InputError for a model of another kind, as :func:`load_tagger` and
     :func:`inference.classifiers.load_token_classifier`."""
-    from inference.taggers import EntityTagger
-
     model = load_model(name, device=device, precision=precision)
     if not isinstance(model, EntityTagger):
         raise InputError(

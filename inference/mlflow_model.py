@@ -17,6 +17,7 @@ from typing import Any
 
 from core.files import InputError, atomic_folder
 from core.json_files import read_object, write_json
+from inference.results import as_record
 
 REFERENCE = "kepl.json"  #: in the model's data: what is served, and where it is
 MODEL = "model"  #: the folder of a run's artifacts
@@ -38,17 +39,7 @@ class Served:
             texts = [str(text) for text in model_input["text"]]
         else:
             texts = [str(text) for text in model_input]
-        return [
-            [describe_mention(mention) for mention in mentions] for mentions in self._find(texts)
-        ]
-
-
-def describe_mention(mention: Any) -> dict[str, Any]:
-    """A mention as JSON holds it."""
-    record: dict[str, Any] = mention._asdict()
-    if "candidates" in record:
-        record["candidates"] = [candidate._asdict() for candidate in record["candidates"]]
-    return record
+        return [list(map(as_record, mentions)) for mentions in self._find(texts)]
 
 
 def _load_pyfunc(data: str) -> Served:

@@ -26,8 +26,10 @@ from core.reading import Span, excerpt
 from core.typed import check_types
 from datamodules.tasks import Pair, Relation, Tagged
 from inference.detectors import Detected, TaggerDetector, unite_mentions
+from inference.entity_tagger import EntityTagger
 from inference.options import InputFormat, TextFiles, Work
 from inference.output_formats import format_of
+from inference.results import as_records
 from inference.stream import Counts, Job, Source, count_lines, process_files
 from kg.documents.formats import check_options, documents, resolve_format
 from kg.documents.mentions import BY_LINE, Layout
@@ -35,7 +37,7 @@ from kg.documents.pubtator import pubtator_annotations
 from kg.linking.passage import Passage
 
 if TYPE_CHECKING:
-    from inference.taggers import EntityTagger, PairModel, Ranker, RelationModel
+    from inference.taggers import PairModel, Ranker, RelationModel
 
 
 class Typed(NamedTuple):
@@ -161,12 +163,12 @@ def predict_files(
             f"{model.name}: a model of kind {model.kind}; expected one of relations to go with"
             " taggers"
         )
-    if not isinstance(model, kinds.EntityTagger) and format_of(output, reading.to) != "jsonl":
+    if not isinstance(model, EntityTagger) and format_of(output, reading.to) != "jsonl":
         raise InputError(f"{output}: only jsonl holds what a model of kind {model.kind} predicts")
     chosen = reading.settings(inputs)
     check_options(**chosen)
     source: Source
-    if isinstance(model, kinds.EntityTagger):
+    if isinstance(model, EntityTagger):
         source = partial(documents, **chosen, used=False)
     elif isinstance(model, kinds.RelationModel):
         source = partial(typed_documents, **chosen, with_types=not taggers)
@@ -193,41 +195,47 @@ def _predict_batch(
     """A record of each item of a batch, as :func:`predict_files` writes it."""
     from inference import taggers as kinds
 
-    if isinstance(model, kinds.EntityTagger):
-        spans = model.predict([d.text for d in batch])
-        return [
-            {"id": d.id, "text": d.text, "mentions": [s._asdict() for s in answers]}
-            for d, answers in zip(batch, spans, strict=True)
-        ]
+    if isinstance(model, EntityTagger):
+        return as_records(batch, model.predict([document.text for document in batch]))
     if isinstance(model, kinds.RelationModel):
-        if taggers:
-            predicted = [
-                TaggerDetector(tagger).detect([Passage(d.text) for d in batch])
-                for tagger in taggers
-            ]
-            batch = [
-                d._replace(mentions=unite_mentions(answers))
-                for d, answers in zip(batch, zip(*predicted, strict=True), strict=True)
-            ]
-        related = model.relations(
-            [d.text for d in batch], [[m[:3] for m in d.mentions] for d in batch]
-        )
-        return [
-            {
-                "id": d.id,
-                "text": d.text,
-                "mentions": [_mention(d.text, m) for m in d.mentions],
-                "relations": [r._asdict() for r in answers],
-            }
-            for d, answers in zip(batch, related, strict=True)
-        ]
+        return _predict_relations(model, taggers, batch)
     if isinstance(model, kinds.PairModel):
         labels = model.predict([(row["first"], row["second"]) for row in batch])
         return [row | label._asdict() for row, label in zip(batch, labels, strict=True)]
-    return [
-        row | {"answers": [a._asdict() for a in model.rank(row["question"], row["answers"])]}
-        for row in batch
-    ]
+    records = []
+    for row in batch:
+        answers = model.rank(row["question"], row["answers"])
+        records.append(row | {"answers": [answer._asdict() for answer in answers]})
+    return records
+
+
+def _predict_relations(
+    model: RelationModel, taggers: Sequence[EntityTagger], batch: Sequence[Typed]
+) -> list[dict[str, Any]]:
+    """{id, text, mentions, relations} of each document; its mentions are those of the taggers, if
+    any."""
+    texts = [document.text for document in batch]
+    mentions = [document.mentions for document in batch]
+    if taggers:
+        passages = [Passage(text) for text in texts]
+        detected = [TaggerDetector(tagger).detect(passages) for tagger in taggers]
+        mentions = [unite_mentions(spans) for spans in zip(*detected, strict=True)]
+    places = []
+    for spans in mentions:
+        places.append([span[:3] for span in spans])
+    records = []
+    for document, spans, relations in zip(
+        batch, mentions, model.relations(texts, places), strict=True
+    ):
+        records.append(
+            {
+                "id": document.id,
+                "text": document.text,
+                "mentions": [_mention(document.text, span) for span in spans],
+                "relations": [relation._asdict() for relation in relations],
+            }
+        )
+    return records
 
 
 def _mention(text: str, m: Detected) -> dict[str, Any]:

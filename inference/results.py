@@ -18,7 +18,7 @@ class Mentions(list[list[T]]):
     """The mentions of each text, in order; `texts` are the texts.
 
     A mention is a NamedTuple with `start`, `end` and `type`, as inference.chain.Linked and
-    inference.taggers.Span have them.
+    inference.entity_tagger.Span have them.
     """
 
     def __init__(self, lists: Iterable[list[T]], texts: Sequence[str]) -> None:
@@ -46,6 +46,22 @@ class Mentions(list[list[T]]):
         ]
         left = len(self.texts) - SHOWN
         return "".join(parts) + (f"<p>… and {left:,} more texts</p>" if left > 0 else "")
+
+
+def as_record(mention: Any) -> dict[str, Any]:
+    """A mention as JSON holds it."""
+    record: dict[str, Any] = mention._asdict()
+    if "candidates" in record:
+        record["candidates"] = [candidate._asdict() for candidate in record["candidates"]]
+    return record
+
+
+def as_records(documents: Iterable[Any], mentions: Iterable[Sequence[Any]]) -> list[dict[str, Any]]:
+    """{id, text, mentions} of each document, or example of a task, as JSON holds it."""
+    return [
+        {"id": document.id, "text": document.text, "mentions": list(map(as_record, spans))}
+        for document, spans in zip(documents, mentions, strict=True)
+    ]
 
 
 def _mark_mentions(text: str, mentions: Sequence[Any]) -> str:

@@ -37,6 +37,7 @@ from inference.detectors import BATCH
 from inference.ids import DifferentIds, IdCounter, check_ids, warn_of_repeated
 from inference.options import TextFiles, Work
 from inference.output_formats import format_of, format_records, plain_id
+from inference.results import as_records
 from kg.documents.formats import (
     LINES,
     Document,
@@ -134,6 +135,10 @@ class Job(NamedTuple):
     name: str
     device: str
 
+    @property
+    def layout(self) -> Layout:
+        return self.settings.get("layout", BY_LINE)
+
 
 def _write_part(
     process: Process, spans: Sequence[Span], path: Path, *, source: Source
@@ -181,53 +186,13 @@ def process_files(
     if not inputs:
         raise InputError("inputs: expected at least one file or folder, got none")
     wanted, workers = format_of(output, reading.to), (work or Work()).settings(job.device)
-    layout = job.settings.get("layout", BY_LINE)
     target = Output(output, inputs)
-    if target.stream and workers["workers"] == 1 and _flows(inputs, reading.format, layout):
+    if target.stream and workers["workers"] == 1 and _flows(inputs, reading.format, job.layout):
         counts, unused = _process_stream(job, inputs[0], target, wanted)
         if left_out is not None:
             left_out.update(unused)
         return counts
-    with (
-        spool_inputs(inputs) as (spooled, copies),
-        _parts_place(target) as place,
-        report_interrupt(lambda: _describe_kept(place, target)),
-    ):
-        unused = Counter[str]()
-        files = [file.resolve() for file in files_in(spooled, unused)]
-        target.check_inputs(files)
-        size = max(SMALLEST, sum(file.stat().st_size for file in files) // MOST_PARTS)
-        plan = make_plan(place, files, reading.format, size, layout)
-        names = [str(file).removeprefix(copies) for file in files]
-        made_of = job.settings | {
-            "inputs": [list(pair) for pair in zip(names, plan.checksums, strict=True)]
-        }
-        finished = target.read_finished(made_of | {"output_format": wanted}, reading.fresh)
-        if finished is None:
-            with parts_folder(
-                place, made_of, what="parts of an output", pattern="part-*", fresh=reading.fresh
-            ) as folder:
-                facts = _write_parts(
-                    job,
-                    folder,
-                    plan,
-                    workers,
-                    lambda documents: report(
-                        f"{target.path}: resuming after {documents:,} documents"
-                    ),
-                )
-                paths = [place / part.name for part in plan.make_parts()]
-                finished = _summarise(
-                    facts, unused, paths, wanted, lambda: _places(job.source, files)
-                )
-                if finished["counts"]["documents"]:
-                    _write_output(
-                        target, paths, wanted, made_of | {"output_format": wanted}, finished
-                    )
-        else:
-            report(f"{target.path}: already complete; --fresh makes it again")
-        if (place / INPUTS).is_file():  # the parts of this output, which are needed no more
-            shutil.rmtree(place)
+    finished = _process_parts(job, inputs, target, reading, wanted, workers, report)
     if left_out is not None:
         left_out.update(finished["left_out"])
     warn_of_repeated(target.path, finished.get("repeated_ids", 0))
@@ -239,20 +204,63 @@ def process_files(
     return counts
 
 
+def _process_parts(
+    job: Job,
+    inputs: Sequence[str | Path],
+    target: Output,
+    reading: TextFiles,
+    format: str,
+    workers: dict[str, Any],
+    report: Callable[[str], None],
+) -> dict[str, Any]:
+    """Write the records of the items in `inputs` by way of parts, unless the output is complete.
+    Returns what the output says of itself."""
+    with (
+        spool_inputs(inputs) as (spooled, copies),
+        _parts_place(target) as place,
+        report_interrupt(lambda: _describe_kept(place, target)),
+    ):
+        unused = Counter[str]()
+        files = [file.resolve() for file in files_in(spooled, unused)]
+        target.check_inputs(files)
+        size = max(SMALLEST, sum(file.stat().st_size for file in files) // MOST_PARTS)
+        plan = make_plan(place, files, reading.format, size, job.layout)
+        names = [str(file).removeprefix(copies) for file in files]
+        made_of = job.settings | {
+            "inputs": [list(pair) for pair in zip(names, plan.checksums, strict=True)]
+        }
+        settings = made_of | {"output_format": format}
+        finished = target.read_finished(settings, reading.fresh)
+        if finished is None:
+            with parts_folder(
+                place, made_of, what="parts of an output", pattern="part-*", fresh=reading.fresh
+            ) as folder:
+                facts = _write_parts(job, folder, plan, workers, target, report)
+                paths = [place / part.name for part in plan.make_parts()]
+                places = partial(_places, job.source, files)
+                finished = _summarise(facts, unused, paths, format, places)
+                if finished["counts"]["documents"]:
+                    _write_output(target, paths, format, settings, finished)
+        else:
+            report(f"{target.path}: already complete; --fresh makes it again")
+        if (place / INPUTS).is_file():  # the parts of this output, which are needed no more
+            shutil.rmtree(place)
+    return finished
+
+
 def _summarise(
     facts: Sequence[dict[str, Any]],
     left_out: Counter[str],
     paths: Sequence[Path],
-    wanted: str,
+    format: str,
     places: Callable[[], Any],
 ) -> dict[str, Any]:
     """What an output says of itself, from the facts of its parts, which are the files `paths`."""
     for part in facts:
         left_out.update(part.pop("left_out"))
-    counts = Counts(*(sum(part[key] for part in facts) for key in Counts._fields))
-    written_id = plain_id if wanted == "pubtator" else str
+    written_id = plain_id if format == "pubtator" else str
     return {
-        "counts": counts._asdict(),
+        "counts": {key: sum(part[key] for part in facts) for key in Counts._fields},
         "left_out": dict(+left_out),
         "repeated_ids": check_ids(paths, written_id, places),
     }
@@ -344,14 +352,15 @@ def _write_parts(
     folder: PartsFolder,
     plan: Plan,
     workers: Any,
-    resumed: Callable[[int], None],
+    target: Output,
+    report: Callable[[str], None],
 ) -> list[dict[str, Any]]:
     """Write what is missing of an output's parts; returns the counts of all. Raises InputError for
     an input that changed."""
     todo = plan.save(folder.out)
     finished = sum(totals["documents"] for totals in folder.done(todo))
     if earlier := finished + _count_begun(folder.out):
-        resumed(earlier)
+        report(f"{target.path}: resuming after {earlier:,} documents")
     with tqdm(initial=finished, desc=job.name, unit="document", disable=None) as bar:
         counts = folder.map(
             partial(_write_part, source=job.source),
@@ -422,10 +431,4 @@ def link_files(
 
 def _link_batch(pipeline: Pipeline, batch: list[Document]) -> list[dict[str, Any]]:
     """A record of each document of a batch."""
-    from inference.chain import as_record
-
-    linked = pipeline.link([document.text for document in batch])
-    return [
-        {"id": document.id, "text": document.text, "mentions": [as_record(m) for m in mentions]}
-        for document, mentions in zip(batch, linked, strict=True)
-    ]
+    return as_records(batch, pipeline.link([document.text for document in batch]))

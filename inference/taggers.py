@@ -23,7 +23,7 @@ score. Of a class: its probability (softmax). Of an answer: the head's score in 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -43,22 +43,13 @@ from datamodules.pairs import candidate_pairs, mark_pair, may_overlap, sentences
 from datamodules.tagging import bio_decoded, units
 from datamodules.tasks import Pair, Relation, Tagged
 from experiments.finetuned_names import FineTuned, find_finetuned
+from inference.entity_tagger import EntityTagger, Span
 from inference.options import bfloat16, checked_device, checked_texts, uses_bf16
-from inference.results import Mentions
+from inference.results import Mentions, as_records
 from models.standard import file_names
 
 OVERLAP = 4  #: windows of a long text share a quarter of their tokens
 SPLIT = "new"  # of FinetuneData, which holds the sequences of one call
-
-
-class Span(NamedTuple):
-    """An entity in a text: characters [start, end)."""
-
-    start: int
-    end: int
-    text: str
-    type: str
-    score: float
 
 
 class Labelled(NamedTuple):
@@ -91,10 +82,8 @@ def crf_marginals(crf: Any, scores: Tensor, mask: Tensor) -> Tensor:
 
     scores (B, U, C) of the labels, mask (B, U) bool, true on each sequence's first units.
     """
-    forward, backward = (
-        [crf.start_transitions + scores[:, 0]],
-        [crf.end_transitions.expand_as(scores[:, 0])],
-    )
+    forward = [crf.start_transitions + scores[:, 0]]
+    backward = [crf.end_transitions.expand_as(scores[:, 0])]
     for t in range(1, scores.shape[1]):
         step = (forward[-1][:, :, None] + crf.transitions).logsumexp(1) + scores[:, t]
         forward.append(torch.where(mask[:, t, None], step, forward[-1]))
@@ -117,18 +106,10 @@ class FineTunedModel:
         bf16: bool,
         batch_size: int,
     ) -> None:
-        self.module, self.data, self.device, self.bf16, self.batch_size = (
-            module.to(device).eval(),
-            data,
-            device,
-            bf16,
-            batch_size,
-        )
-        self.name, self.identity, self.task = (
-            trained.label,
-            trained.identity,
-            str(trained.manifest["task"]),
-        )
+        self.module, self.data = module.to(device).eval(), data
+        self.device, self.bf16, self.batch_size = device, bf16, batch_size
+        self.name, self.identity = trained.label, trained.identity
+        self.task = str(trained.manifest["task"])
         self.negative: str | None = trained.manifest.get("negative")
         self.kind, self.labels, self.language = data.kind, data.labels, data.language
         self.folder = trained.folder
@@ -166,30 +147,6 @@ class FineTunedModel:
         raise NotImplementedError
 
 
-class EntityTagger:
-    """What finds entities in text: a model that was fine-tuned here, or a token classifier of
-    others (inference.classifiers).
-
-    name, identity  of the model: the same identity for the same weights
-    kind, labels    ner or nested; the types of its entities
-    """
-
-    name: str
-    identity: str
-    kind: str
-    labels: list[str]
-    device: str
-    bf16: bool
-
-    def predict(self, texts: str | Iterable[str]) -> Mentions[Span]:
-        """The entities of each text, in order."""
-        raise NotImplementedError
-
-    def predict_examples(self, examples: Sequence[Tagged]) -> list[dict[str, Any]]:
-        """{id, text, mentions} of each example of a task."""
-        raise NotImplementedError
-
-
 class Tagger(FineTunedModel, EntityTagger):
     """Finds entities: disjoint ones (kind ner), or ones that may nest (kind nested)."""
 
@@ -211,18 +168,12 @@ class Tagger(FineTunedModel, EntityTagger):
         for number, (text, words_of_text) in enumerate(
             zip(texts, words or [None] * len(texts), strict=True)
         ):
-            for first, last in (
-                sentences(text, self.language, []) if words_of_text is None else [(0, len(text))]
-            ):
-                examples.append(
-                    Tagged(
-                        "",
-                        "",
-                        text[first:last],
-                        [],
-                        None if words_of_text is None else list(words_of_text),
-                    )
-                )
+            if words_of_text is None:
+                parts, labelled = sentences(text, self.language, []), None
+            else:
+                parts, labelled = [(0, len(text))], list(words_of_text)
+            for first, last in parts:
+                examples.append(Tagged("", "", text[first:last], [], labelled))
                 places.append((number, first))
         predicted = self._spans(examples, (self.data.max_length - 2) // OVERLAP)
         for (number, first), spans in zip(places, predicted, strict=True):
@@ -232,11 +183,7 @@ class Tagger(FineTunedModel, EntityTagger):
     def predict_examples(self, examples: Sequence[Tagged]) -> list[dict[str, Any]]:
         """{id, text, mentions} of each example; long texts are cut where fine-tuning cuts them,
         without overlap."""
-        predicted = self._spans(examples, 0)
-        return [
-            {"id": e.id, "text": e.text, "mentions": [s._asdict() for s in spans]}
-            for e, spans in zip(examples, predicted, strict=True)
-        ]
+        return as_records(examples, self._spans(examples, 0))
 
     def _scores(self, states: Tensor, batch: FinetuneBatch, outputs: list[Any]) -> list[Any]:
         head = self.module.head
@@ -264,9 +211,7 @@ class Tagger(FineTunedModel, EntityTagger):
         windows: list[list[tuple[int, Any, Any, int]]] = [[] for _ in examples]
         for feature, (output, scores) in zip(features, self._outputs(features), strict=True):
             windows[feature.example].append((feature.first_unit, output, scores, len(feature.unit)))
-        return [
-            self._merge(e, scored, overlap) for e, scored in zip(examples, windows, strict=True)
-        ]
+        return [self._merge(*pair, overlap) for pair in zip(examples, windows, strict=True)]
 
     def _merge(
         self, example: Tagged, windows: list[tuple[int, Any, Any, int]], overlap: int
@@ -357,18 +302,11 @@ class RelationModel(_Classifier):
         Raises InputError for a place outside its text, or two that overlap where the task has no
         marker for that.
         """
-        markers = self.data.markers
-        options = (
-            texts
-            if pairs is None
-            else [mark_pair(t, *pair, markers) for t, pair in zip(texts, pairs, strict=True)]
-        )
-        return self._label(
-            [
-                self.data.make_relation(i, Relation("", "", text, "", []))
-                for i, text in enumerate(options)
-            ]
-        )
+        if pairs is not None:
+            markers = self.data.markers
+            texts = [mark_pair(t, *pair, markers) for t, pair in zip(texts, pairs, strict=True)]
+        examples = [Relation("", "", text, "", []) for text in texts]
+        return self._label([self.data.make_relation(i, e) for i, e in enumerate(examples)])
 
     @check_types
     def relations(
@@ -383,29 +321,34 @@ class RelationModel(_Classifier):
         related: list[list[Related]] = [[] for _ in texts]
         texts_read, parts, pairs = [], [], []
         for number, (text, spans) in enumerate(zip(texts, mentions, strict=True)):
-            if not spans:
-                continue
-            for first, last in sentences(text, self.language, [m[:2] for m in spans]):
-                inside = [i for i, m in enumerate(spans) if first <= m[0] and m[1] <= last]
-                for i, j in candidate_pairs([spans[i][2] for i in inside], self.data.markers):
-                    head, second = spans[inside[i]], spans[inside[j]]
-                    if (
-                        head[0] < second[1]
-                        and second[0] < head[1]
-                        and not may_overlap(self.data.markers)
-                    ):
-                        continue
-                    texts_read.append((number, inside[i], inside[j]))
-                    parts.append(text[first:last])
-                    pairs.append(
-                        ((head[0] - first, head[1] - first), (second[0] - first, second[1] - first))
-                    )
+            for i, j, start, end in self._find_pairs(text, spans):
+                (a, b), (c, d) = spans[i][:2], spans[j][:2]
+                texts_read.append((number, i, j))
+                parts.append(text[start:end])
+                pairs.append(((a - start, b - start), (c - start, d - start)))
         for (number, i, j), (label, score) in zip(
             texts_read, self.predict(parts, pairs), strict=True
         ):
             if label != self.negative:
                 related[number].append(Related(i, j, label, score))
         return related
+
+    def _find_pairs(
+        self, text: str, mentions: Sequence[tuple[int, int, str | None]]
+    ) -> Iterator[tuple[int, int, int, int]]:
+        """(first, second, start, end): the numbers of two mentions that the task classifies, and
+        the place of their sentence."""
+        if not mentions:
+            return
+        markers = self.data.markers
+        for start, end in sentences(text, self.language, [m[:2] for m in mentions]):
+            inside = [i for i, m in enumerate(mentions) if start <= m[0] and m[1] <= end]
+            for first, second in candidate_pairs([mentions[i][2] for i in inside], markers):
+                i, j = inside[first], inside[second]
+                (a, b), (c, d) = mentions[i][:2], mentions[j][:2]
+                overlap = a < d and c < b
+                if not overlap or may_overlap(markers):
+                    yield i, j, start, end
 
     def predict_examples(self, examples: Sequence[Relation]) -> list[dict[str, Any]]:
         """{id, text, label, score} of each example."""
@@ -452,7 +395,8 @@ class Ranker(FineTunedModel):
     def rank(self, question: str, answers: Sequence[str]) -> list[Answer]:
         """The answers, best first; of equal scores the one that was given first."""
         scores = self.scores([(question, answer) for answer in answers])
-        return sorted(map(Answer, range(len(answers)), answers, scores), key=lambda a: -a.score)
+        ranked = map(Answer, range(len(answers)), answers, scores)
+        return sorted(ranked, key=lambda a: -a.score)
 
     def predict_examples(self, examples: Sequence[Pair]) -> list[dict[str, Any]]:
         """{id, question, answer, score} of each example."""

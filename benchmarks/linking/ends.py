@@ -57,7 +57,8 @@ from datamodules.tasks import load_task
 from datamodules.tasks.definition import own_folder, own_names
 from datamodules.tasks.gold import Gold, definition_of
 from datamodules.tasks.linking import END_TO_END, linking_task
-from inference.chain import Linked, Pipeline, steps_of
+from inference.chain import Linked, Pipeline
+from inference.chain_steps import steps_of
 from inference.options import LinkerOptions, Matching, Work
 from kg.graph import GRAPH, KnowledgeGraph, fingerprint, table
 from kg.ids import bare

@@ -53,7 +53,8 @@ from experiments.finetuned_names import NotTrained, is_task, list_trained
 from experiments.machine import SeedTraining
 from experiments.names import encoder
 from experiments.pretrain import pretrain
-from inference.chain import DETECTORS, Pipeline, steps_of
+from inference.chain import Pipeline
+from inference.chain_steps import DETECTORS, steps_of
 from inference.options import LinkerOptions, UnusedOptions
 from kg.graph import KnowledgeGraph, fingerprint
 

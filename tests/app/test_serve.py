@@ -31,7 +31,7 @@ from app.guards import BodyLimit, TokenCheck
 from app.serve import FOUND, PAGE, Limits, chain_label, create_app
 from inference.attributes import Attributes, describe, describe_in_words
 from inference.chain import Linked, Pipeline
-from inference.taggers import Span
+from inference.entity_tagger import Span
 from kg.graph import KnowledgeGraph
 from tests.fakes.graphs import graph
 

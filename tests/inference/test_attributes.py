@@ -9,8 +9,10 @@ import pytest
 
 from app.cli import main
 from inference import attributes
-from inference.attributes import PHRASES, PSEUDO, describe_in_words, find_attributes
-from inference.chain import Pipeline, as_record
+from inference.attribute_phrases import PHRASES, PSEUDO
+from inference.attributes import describe_in_words, find_attributes
+from inference.chain import Pipeline
+from inference.results import as_record
 from tests.fakes.graphs import graph
 
 TEXT = (

@@ -15,7 +15,8 @@ from core.json_files import read_json, write_json
 from datamodules.kebiolm import KeBioLMData
 from datamodules.tokenizers import load_tokenizer
 from inference.attributes import describe_in_words
-from inference.chain import Linked, Option, Pipeline, Steps, as_record, steps_of
+from inference.chain import Linked, Option, Pipeline
+from inference.chain_steps import Steps, steps_of
 from inference.detectors import FEW, Detected, Dictionary, detected_spans, unite_mentions
 from inference.entity_table import EntityReader
 from inference.linkers import Candidate, NearestByTfIdf
@@ -23,6 +24,7 @@ from inference.load import linkable
 from inference.options import Matching
 from inference.predict import predict_files
 from inference.reranker import Ordered
+from inference.results import as_record
 from inference.stream import link_files
 from inference.taggers import Tagger, load_tagger
 from models.kebiolm import KeBioLM, KeBioLMEncoder

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from inference.entity_tagger import Span
 from inference.results import SHOWN, Mentions
-from inference.taggers import Span
 
 
 def test_texts_with_their_mentions_marked() -> None:

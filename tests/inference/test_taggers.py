@@ -25,12 +25,12 @@ from datamodules.pairs import candidate_pairs, mark_pair, sentences
 from datamodules.tagging import overlapping_windows
 from datamodules.tasks import Tagged, load_task, save_task
 from experiments.names import encoder as encoder_of
+from inference.entity_tagger import Span
 from inference.taggers import (
     Labelled,
     PairModel,
     Ranker,
     RelationModel,
-    Span,
     Tagger,
     apart,
     around,

@@ -12,7 +12,8 @@ import pytest
 
 from app.cli import main
 from core.files import InputError
-from inference.chain import Pipeline, steps_of
+from inference.chain import Pipeline
+from inference.chain_steps import steps_of
 from kg.build.edit import add_names
 from kg.build.sources import owl
 from kg.documents.formats import annotated_documents
