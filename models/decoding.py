@@ -1,9 +1,8 @@
 """Batched beam search over the names of a trie, for BART.
 
-    kg.search.trie.Trie            the names, as arrays: children of all beams of all mentions are
-    looked
-                            up at once
-    constrained_search      a ranking of leaves for each mention of a batch
+    kg.search.trie.Trie  the names, as arrays: children of all beams of all mentions are looked up
+                         at once
+    constrained_search   a ranking of leaves for each mention of a batch
 
 The decoder reads a prompt (one a mention, of any length) in one pass, and then one token of each
 beam a step. The beams of a mention are handed to the decoder as positions of one sequence, not as
