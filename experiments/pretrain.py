@@ -191,8 +191,7 @@ def commands(
         files = layered_configs(paper, training["configs"], variant, profile)
         arguments = option_words(fill_all(common | variant.get("arguments", {}), values))
         options = [*option_words({"config": files}), *words, *arguments]
-        options += ["--result", str(work / f"result-{name}.json")]
-        options += [] if rehearsed else typed
+        options += ["--result", str(work / f"result-{name}.json"), *([] if rehearsed else typed)]
         together = variant.get("together") if "experiments/common/cpu.yaml" in words else None
         stages.append(Stage(variant["title"], "experiments.run", options, name, together))
     return stages

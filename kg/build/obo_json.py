@@ -113,9 +113,8 @@ def parse_obo_json(path: Path) -> Ontology:
     left_out: Counter[str] = Counter()
     for number, graph in enumerate(graphs):
         here = f"{path}: graphs[{number}]"
-        spaces = _properties(_part(graph, "meta", dict, here), f"{here}.meta").get(
-            "default-namespace", ""
-        )
+        properties = _properties(_part(graph, "meta", dict, here), f"{here}.meta")
+        namespace = properties.get("default-namespace", "")
         seen: set[str] = set()
         for place, node in enumerate(_part(graph, "nodes", list, here)):
             iri = _require_value(node, "id", f"{here}.nodes[{place}]")
@@ -134,20 +133,15 @@ def parse_obo_json(path: Path) -> Ontology:
                 # it.
                 if name not in terms or not terms[name].label:
                     terms[name] = _term_of(node, name, where, left_out)
-                    terms[name].namespace = terms[name].namespace or spaces
+                    terms[name].namespace = terms[name].namespace or namespace
             else:
                 left_out[f"nodes of type {kind}"] += 1
         for key in AXIOMS:
             left_out[key] += len(_part(graph, key, list, here))
         for place, edge in enumerate(_part(graph, "edges", list, here)):
             where = f"{here}.edges[{place}]"
-            edges.append(
-                (
-                    _require_value(edge, "sub", where),
-                    _require_value(edge, "pred", where),
-                    _require_value(edge, "obj", where),
-                )
-            )
+            head, predicate, tail = (_require_value(edge, k, where) for k in ("sub", "pred", "obj"))
+            edges.append((head, predicate, tail))
     if not terms:
         raise InputError(f"{path}: no CLASS nodes in the file. Give an ontology in OBO-graph JSON.")
     for head, predicate, tail in edges:
@@ -158,11 +152,8 @@ def parse_obo_json(path: Path) -> Ontology:
         terms.setdefault(curie(head), Term(curie(head))).edges.append((label, curie(tail)))
     meta = _part(graphs[0], "meta", dict, f"{path}: graphs[0]")
     header = _properties(meta, f"{path}: graphs[0].meta")
-    version = (
-        header.get("versionInfo")
-        or _part(meta, "version", str, str(path))
-        or header.get("date", "")
-    )
+    stated = header.get("versionInfo") or _part(meta, "version", str, str(path))
+    version = stated or header.get("date", "")
     return Ontology(terms, version, _find_licence(header), left_out=left_out)
 
 
