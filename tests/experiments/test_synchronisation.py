@@ -96,7 +96,7 @@ def count_packed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             calls.append(len(ragged[0].values()))
         return scaled_dot_product_attention(*ragged, **named)
 
-    monkeypatch.setattr("models.encoders.scaled_dot_product_attention", counted)
+    monkeypatch.setattr("models.packing.scaled_dot_product_attention", counted)
     return calls
 
 
