@@ -42,7 +42,7 @@ class Group(NamedTuple):
         for result in self.results:
             if key not in result.tallies:
                 continue
-            seed = _seed_of_result(result)
+            seed = seed_of_result(result)
             counted = np.asarray(result.tallies[key])
             if seed in tallies and result.kind != "synonyms":
                 counted = tallies[seed] + counted
@@ -67,7 +67,9 @@ class Group(NamedTuple):
         )
 
 
-def _seed_of_result(result: Result) -> int:
+def seed_of_result(result: Result) -> int:
+    """The seed under which a result's tallies are compared: of its pre-training, where one has
+    several, else of its fine-tuning."""
     if result.kind == "linking":
         return 0
     run_seed = seed_of(result.model.run)

@@ -42,8 +42,8 @@ def p_value(p: float) -> str:
     return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
 
 
-def pair_results(system: Group, other: Group, key: str) -> tuple[Comparison, int] | None:
-    """(first minus other over the seeds that they share, how many seeds); None without a common
+def pair_results(system: Group, other: Group, key: str) -> tuple[Comparison, list[int]] | None:
+    """(first minus other over the seeds that they share, these seeds); None without a common
     seed, or other examples."""
     tallies, theirs = system.tallies(key), other.tallies(key)
     if not tallies or not theirs:
@@ -58,9 +58,8 @@ def pair_results(system: Group, other: Group, key: str) -> tuple[Comparison, int
     common = sorted(set(tallies) & set(theirs))
     if not common or any(tallies[s].shape != theirs[s].shape for s in common):
         return None
-    return compare_systems({s: theirs[s] for s in common}, {s: tallies[s] for s in common}), len(
-        common
-    )
+    base, compared = {s: theirs[s] for s in common}, {s: tallies[s] for s in common}
+    return compare_systems(base, compared), common
 
 
 def difference(
@@ -76,15 +75,14 @@ def difference(
     interval = f"[{ends[0]}, {ends[1]}]" if brackets else f"95 % interval {ends[0]} to {ends[1]}"
     t = ""
     if c.p_seeds is not None:
-        t = f", paired t over {seeds} {system.kind} seeds {p_value(c.p_seeds)}"
+        t = f", paired t over {len(seeds)} {system.kind} seeds {p_value(c.p_seeds)}"
     first = f"{s * c.difference:+.{d}f}"
     trained = system.results[0].kind == "finetune"
     of_one_seed = f"{style.over} of one seed" if trained else style.over
-    over = f"seeds and {style.over}" if seeds > 1 else of_one_seed
+    over = f"seeds and {style.over}" if len(seeds) > 1 else of_one_seed
     seed_sets = [{*group.tallies(key)} for group in (system, other) if not group.is_trivial]
     if len(seed_sets) == 2 and seed_sets[0] != seed_sets[1]:
-        common = ",".join(map(str, sorted(seed_sets[0] & seed_sets[1])))
-        first += f" over the seeds that both have ({common})"
+        first += f" over the seeds that both have ({','.join(map(str, seeds))})"
     return (
         f"{first}{' ' if brackets else ', '}{interval}, paired bootstrap over {over} p ="
         f" {c.p_bootstrap:.4f}{t}"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.groups import Group, check_protocol, check_seeds, group_results
+from benchmarks.groups import Group, check_protocol, check_seeds, group_results, seed_of_result
 from benchmarks.paired_tests import pair_results
 from benchmarks.records import ROOT, Record, save_records
 from benchmarks.results import FILE, OUTCOMES, Result, load_result
@@ -94,7 +94,7 @@ def record_of(group: Group, command: str, machine: str) -> Record:
         value=round(float(np.mean(values)), 6),
         sd=round(float(np.std(values, ddof=1)), 6) if len(values) > 1 else None,
         interval=interval and (round(interval[0], 6), round(interval[1], 6)),
-        seeds=_seeds(group),
+        seeds=_seeds(group.results),
         options=dict(first.options),
         command=command,
         commit=_commits(group),
@@ -114,7 +114,9 @@ def difference_record(system: Group, base: Group, command: str, machine: str) ->
             f"{system.label} and {base.label}: no common seed, or other examples; differences are"
             " of pairs"
         )
-    difference, _ = paired
+    difference, common = paired
+    # what trains nothing is compared with every seed
+    compared = [r for r in system.results if seed_of_result(r) in common] or system.results
     return Record(
         id=slug(first.task, system.label, "minus", base.label),
         task=f"{first.task}, {first.split}",
@@ -125,7 +127,7 @@ def difference_record(system: Group, base: Group, command: str, machine: str) ->
         interval=(round(difference.low, 6), round(difference.high, 6)),
         p=round(difference.p_bootstrap, 6),
         p_seeds=None if difference.p_seeds is None else round(difference.p_seeds, 6),
-        seeds=_seeds(system),
+        seeds=_seeds(compared),
         options=dict(first.options),
         command=command,
         commit=_commits(system),
@@ -139,8 +141,8 @@ def slug(*words: str) -> str:
     return re.sub(r"\W+", "-", "-".join(words).lower()).strip("-")
 
 
-def _seeds(group: Group) -> list[int]:
-    return sorted({result.seed for result in group.results})
+def _seeds(results: Sequence[Result]) -> list[int]:
+    return sorted({result.seed for result in results})
 
 
 def _commits(group: Group) -> str:

@@ -245,6 +245,16 @@ def test_runs_that_do_not_belong_together_are_refused(tmp_path: Path) -> None:
         publish([one], "../g", "c", root=tmp_path)
 
 
+def test_a_difference_is_recorded_with_the_seeds_that_it_is_over(tmp_path: Path) -> None:
+    for seed in (0, 1, 2):
+        new = run(tmp_path / "runs", "new", seed, [1] * (30 - seed) + [0] * (10 + seed))
+    for seed in (1, 2):
+        old = run(tmp_path / "runs", "old", seed, [1] * 10 + [0] * 30)
+    _, records = publish([new], "g", "c", [old], root=tmp_path)
+    assert [record.seeds for record in records] == [[0, 1, 2], [1, 2]]
+    assert records[1].value == pytest.approx((29 + 28) / 80 - 10 / 40, abs=1e-6)
+
+
 @pytest.mark.parametrize("of", ["", "h-seed{}"])
 def test_two_results_of_one_seed_are_no_two_seeds(tmp_path: Path, of: str) -> None:
     run(tmp_path / "runs" / "fp32", "one", 0, [1, 0], of=of)
