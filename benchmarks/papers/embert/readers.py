@@ -60,10 +60,10 @@ def mean_of(values: Values) -> dict[str, float]:
 
 def difference(first: Values, second: Values) -> dict[str, float]:
     """second - first over the same sentences: mean, 95 % interval, p of the paired bootstrap."""
-    first_counts, two = (
+    first_rows, second_rows = (
         np.stack([np.asarray(v), np.ones(len(v))], axis=1) for v in (first, second)
     )
-    c = compare_systems({0: first_counts}, {0: two})
+    c = compare_systems({0: first_rows}, {0: second_rows})
     return {"mean": c.difference, "low": c.low, "high": c.high, "p": c.p_bootstrap}
 
 

@@ -157,14 +157,14 @@ def draw_maps(
     for encoder, (text, attention) in zip(readers, drawn, strict=True):
         left, adjective, atomic, right = text.parts
         before, after = near(len(left), len(right), max(0, SHOWN3 - len(adjective) - len(atomic)))
-        values = np.concatenate(
+        tokens_drawn = np.concatenate(
             [left[len(left) - before :], adjective, atomic, right[:after]]
         ).astype(int)
         names = encoder.tokens(text)
         pictures.append(
             (
-                attention[np.ix_(values, values)],
-                [label(names[i], path) for i in values],
+                attention[np.ix_(tokens_drawn, tokens_drawn)],
+                [label(names[i], path) for i in tokens_drawn],
                 before,
                 len(adjective),
                 len(atomic),
