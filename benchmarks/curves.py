@@ -29,7 +29,7 @@ from datamodules.tasks.prepare import find_task
 from experiments.machine import SeedTraining
 from experiments.names import encoder
 from experiments.pretrain import pipeline_of, pretrain
-from experiments.recipes import recipes
+from experiments.recipes import default_stem, recipes
 
 LOG = logging.getLogger(__name__)
 COLOURS = ("#2a6f97", "#bc4749", "#6a994e", "#7b2cbf", "#e09f3e", "#495057")
@@ -60,19 +60,27 @@ def name_systems(models: Sequence[str]) -> dict[str, str]:
     return systems
 
 
-def train_missing(systems: dict[str, str]) -> None:
-    """Pre-train the variants that have no finished run, in the small profile. Raises InputError for
-    a name that means nothing before any of them."""
+def missing_trainings(systems: dict[str, str]) -> list[str]:
+    """The systems that are a paper's and have no finished pre-training, in order."""
     missing = []
     for name, model in systems.items():
         paper, _, stem = model.partition("/")
-        if stem and paper in recipes() and newest_export(paper, stem) is None:
+        if paper in recipes() and newest_export(paper, stem or default_stem(paper)) is None:
             missing.append(name)
-        else:
+    return missing
+
+
+def train_missing(systems: dict[str, str]) -> None:
+    """Pre-train the papers and variants that have no finished run, in the small profile. Raises
+    InputError for a name that means nothing before any of them."""
+    missing = missing_trainings(systems)
+    for name, model in systems.items():
+        if name not in missing:
             encoder(model)
     for name in missing:
         LOG.info(f"{systems[name]} is missing: it is pre-trained first")
-        pretrain(systems[name].partition("/")[0], variants=[name])
+        paper, _, stem = systems[name].partition("/")
+        pretrain(paper, variants=[name] if stem else [])
 
 
 def epochs_of(task: str, share: float, epochs: int | None) -> int | None:

@@ -19,14 +19,21 @@ from typing import Any
 
 import yaml
 
-from benchmarks.curves import Point, draw_curve, format_curve, group_of, name_systems, score_curve
+from benchmarks.curves import (
+    Point,
+    draw_curve,
+    format_curve,
+    group_of,
+    missing_trainings,
+    name_systems,
+    score_curve,
+)
 from benchmarks.paired_tests import STYLES, difference, mark_below
 from core.choices import list_known
 from core.files import InputError
-from core.tracking import ROOT, newest_export, runs_folder
+from core.tracking import ROOT, runs_folder
 from datamodules.options import Files
 from experiments.machine import Machine, SeedTraining
-from experiments.recipes import recipes
 
 LOG = logging.getLogger(__name__)
 KEYS = {"task", "systems", "primary", "seeds", "curve_seeds", "shares"}
@@ -56,11 +63,7 @@ def read_design(paper: str) -> dict[str, Any]:
 def format_estimate(design: dict[str, Any]) -> str:
     """The number of pre-trainings that are missing, and of fine-tunings."""
     systems = name_systems(design["systems"])
-    missing = []
-    for name, model in systems.items():
-        paper, _, stem = model.partition("/")
-        if paper in recipes() and newest_export(paper, stem or "pretrain") is None:
-            missing.append(name)
+    missing = missing_trainings(systems)
     parts = len(design["shares"]) - (1 in design["shares"])
     on_all = design["seeds"] if 1 in design["shares"] else 0
     runs = len(systems) * (on_all + design["curve_seeds"] * parts)
