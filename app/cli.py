@@ -302,7 +302,7 @@ def run_command(words: list[str], ignored: Sequence[str]) -> int:
     verb, rest = words[0], words[1:]
     group = verb if verb not in VERBS else " ".join(words[:2])
     if call.find_command(words) or call.names_in(group):
-        return call.run_command(words, "kepl", ignored)
+        return call.run_command(words, "kepl", ignored, partial(owners_of, group))
     if "--help" in rest or "-h" in rest:
         print(verb_help(verb, [w for w in rest if w not in ("--help", "-h")]))
         return 0

@@ -249,10 +249,16 @@ def load_function(name: str) -> Callable[..., Any]:
     return function
 
 
-def run_command(words: Sequence[str], what: str = "kepl", ignored: Sequence[str] = ()) -> int:
+def run_command(
+    words: Sequence[str],
+    what: str = "kepl",
+    ignored: Sequence[str] = (),
+    owners: Callable[[str], Sequence[str]] = lambda name: (),
+) -> int:
     """Run the command that the words name, or print its help. Returns the exit code.
 
     what: the program, for messages.  ignored: names of settings that are left out (settings.MAKE).
+    owners: other commands that have an option, for the error about it.
     Raises InputError for words that name no command.
     """
     match = find_command(words)
@@ -270,7 +276,7 @@ def run_command(words: Sequence[str], what: str = "kepl", ignored: Sequence[str]
     if set(HELP) & set(rest):
         print(help_text(what, function.__doc__ or "", options_of(function), command.positions))
         return 0
-    arguments = parse(function, rest, command.positions, what, (), ignored).arguments
+    arguments = parse(function, rest, command.positions, what, (), ignored, owners).arguments
     return invoke(function, arguments)
 
 

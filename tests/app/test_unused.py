@@ -114,6 +114,14 @@ def test_an_option_of_another_verb_is_refused_and_placed(verb: str) -> None:
             arguments(verb, [*NEEDED[verb], f"{name.upper()}={value_of(option)}"])
 
 
+@pytest.mark.parametrize("words", (["graph", "merge"], ["graph", "clean"], ["data", "vocabulary"]))
+def test_a_command_of_a_group_places_an_option_of_a_verb(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*words, "--beams", "7"]) == 2
+    assert "no setting --beams; it belongs to kepl link" in capsys.readouterr().err
+
+
 def unused(verb: str, words: list[str], name: str) -> str | None:
     """The message that refuses an option, or None where it is accepted."""
     option = options_of(FUNCTIONS[verb])[name]
