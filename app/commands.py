@@ -303,21 +303,23 @@ def publish(
 
 
 def results(check: bool = False) -> int:
-    """Write the results tables of the README and docs from the records in docs/results.
+    """Write the results tables and figures of the README and docs from the records in docs/results.
 
     Args:
-        check: Write nothing; name each table that differs and each number that is in no record, and
-            exit 1.
+        check: Write nothing; name each table and figure that differs and each number that is in no
+            record, and exit 1.
 
     Examples:
       make results
       make results-check
     """
+    from benchmarks.curve_figure import figure_problems, write_figures
     from benchmarks.records import problems, write_tables
 
     if not check:
-        print("\n".join(map(str, write_tables())) or "every table is as its records say")
-    faults = problems()
+        changed = [*write_tables(), *write_figures()]
+        print("\n".join(map(str, changed)) or "every table and figure is as its records say")
+    faults = problems() + figure_problems()
     print("\n".join(faults) or "results-check: every table and number is in the records")
     return 1 if faults else 0
 

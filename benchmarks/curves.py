@@ -18,11 +18,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from benchmarks.curve_figure import Line, draw_lines
 from benchmarks.finetune import score_seeds, spread
 from benchmarks.groups import Group, group_results
 from benchmarks.paired_tests import versus
 from benchmarks.results import TRIVIAL, Result, list_stored
-from core.files import InputError, atomic_write
+from core.files import InputError
 from core.tracking import newest_export
 from datamodules.tasks.definition import config_of
 from datamodules.tasks.prepare import find_task
@@ -32,7 +33,6 @@ from experiments.pretrain import pipeline_of, pretrain
 from experiments.recipes import default_stem, recipes
 
 LOG = logging.getLogger(__name__)
-COLOURS = ("#2a6f97", "#bc4749", "#6a994e", "#7b2cbf", "#e09f3e", "#495057")
 
 
 class Point(NamedTuple):
@@ -153,30 +153,15 @@ def format_curve(points: Sequence[Point], base: str | None = None) -> str:
 
 
 def draw_curve(points: Sequence[Point], path: Path) -> None:
-    """Write a PNG: mean score against share (log), with the range of the seeds; the baseline that
-    trains nothing dashed."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
-    axis = figure.subplots()
-    names = list(dict.fromkeys(p.system for p in points))
-    for number, name in enumerate(names):
-        line = sorted((p for p in points if p.system == name), key=lambda p: p.share)
-        values = [group_of(p).values() for p in line]
-        shares, means = [100 * p.share for p in line], [float(np.mean(v)) for v in values]
-        colour = COLOURS[number % len(COLOURS)]
-        style = "--" if name == TRIVIAL else "-"
-        axis.plot(shares, means, style, marker="o", color=colour, label=name, linewidth=1.6)
-        lows, highs = [min(v) for v in values], [max(v) for v in values]
-        axis.fill_between(shares, lows, highs, color=colour, alpha=0.15, linewidth=0)
-    ticks = sorted({100 * p.share for p in points})
-    axis.set_xscale("log")
-    axis.set_xticks(ticks, [f"{tick:g} %" for tick in ticks])
-    axis.minorticks_off()
+    """Write a PNG: mean score against share, with the range of the seeds; the baseline that trains
+    nothing dashed."""
+    lines = []
+    for name in dict.fromkeys(point.system for point in points):
+        line = sorted((p for p in points if p.system == name), key=lambda point: point.share)
+        scores = [group_of(point).values() for point in line]
+        shares = [100 * point.share for point in line]
+        means = [float(np.mean(values)) for values in scores]
+        lows, highs = [min(values) for values in scores], [max(values) for values in scores]
+        lines.append(Line(name, shares, means, lows, highs, dashed=name == TRIVIAL))
     first = points[0].results[0]
-    axis.set_xlabel("training documents")
-    axis.set_ylabel(f"{first.task}, {first.split} {first.metric}")
-    axis.grid(alpha=0.3)
-    axis.legend(frameon=False)
-    with atomic_write(path, "wb") as handle:
-        figure.savefig(handle, format="png", dpi=120)
+    draw_lines(lines, f"{first.task}, {first.split} {first.metric}", path)

@@ -11,11 +11,14 @@ import yaml
 
 from benchmarks import curves, knowledge
 from benchmarks.commands import Curve, Knowledge
+from benchmarks.curve_figure import figure_files, figure_problems, read_lines, write_figures
 from benchmarks.curves import Point, draw_curve, epochs_of, format_curve, name_systems, score_curve
 from benchmarks.knowledge import format_primary, read_design, stated_papers
 from benchmarks.paired_tests import BELOW
+from benchmarks.records import Record, load_records, save_records
 from benchmarks.results import TRIVIAL, Result, save_result
 from core.files import InputError
+from core.json_files import write_json
 from datamodules.tasks.prepare import find_task
 from experiments.machine import SeedTraining
 from experiments.pretrain import pipeline_of
@@ -105,6 +108,71 @@ def test_the_table_has_means_tests_and_the_mark_below_the_baseline(points: list[
 def test_the_figure_is_drawn(points: list[Point], tmp_path: Path) -> None:
     draw_curve(points, tmp_path / "c.png")
     assert (tmp_path / "c.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """Records of two shares, and what a figure shows of them."""
+    for group, value in (("tenth", 0.5), ("whole", 0.8)):
+        records = [
+            Record(id="a", value=value, interval=(value - 0.1, value + 0.2)),
+            Record(id="trivial", value=0.6, interval=(0.5, 0.7)),
+        ]
+        save_records(group, records, tmp_path)
+    write_json(tmp_path / "docs" / "results" / "constants.json", {})
+    (tmp_path / "docs" / "results" / "figures").mkdir()
+    write_stated(tmp_path)
+    return tmp_path
+
+
+def write_stated(checkout: Path, **changes: Any) -> None:
+    stated = {
+        "label": "NCBI, test F1",
+        "groups": {10: "tenth", 100: "whole"},
+        "systems": {"A": "a", "dictionary": "trivial"},
+        "baseline": "dictionary",
+    }
+    file = checkout / "docs" / "results" / "figures" / "curve.yaml"
+    file.write_text(yaml.safe_dump(stated | changes))
+
+
+def test_a_figure_of_records_is_drawn_again_when_they_change(checkout: Path) -> None:
+    figure = checkout / "docs" / "curve.png"
+    assert figure_problems(checkout) == [
+        "docs/curve.png: the figure differs from its records; draw it: make results"
+    ]
+    assert write_figures(checkout) == [figure] and figure_problems(checkout) == []
+    assert write_figures(checkout) == []
+    save_records("whole", [Record(id="a", value=0.81, interval=(0.7, 1.0))], checkout)
+    assert len(figure_problems(checkout)) == 1
+    assert write_figures(checkout) == [figure] and figure_problems(checkout) == []
+
+
+def test_the_lines_of_a_figure_are_its_records(checkout: Path) -> None:
+    [(file, _)] = figure_files(checkout)
+    lines, label = read_lines(file, load_records(checkout))
+    assert label == "NCBI, test F1"
+    first, baseline = lines
+    assert (first.name, first.shares, first.means) == ("A", [10.0, 100.0], [0.5, 0.8])
+    assert first.lows == pytest.approx((0.4, 0.7)) and first.highs == pytest.approx((0.7, 1.0))
+    assert baseline.dashed and not first.dashed
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"systems": {"A": "b", "dictionary": "trivial"}}, "no record 'b' in any of the groups"),
+        ({"groups": {10: "third"}}, "no group of records 'third'"),
+        ({"baseline": "B"}, "baseline: B is none of the systems"),
+        ({"shares": [1]}, "expected the keys baseline, groups, label, systems"),
+    ],
+)
+def test_a_figure_that_cannot_be_drawn_is_refused(
+    checkout: Path, changes: dict[str, Any], message: str
+) -> None:
+    write_stated(checkout, **changes)
+    with pytest.raises(InputError, match=message):
+        write_figures(checkout)
 
 
 @pytest.mark.parametrize("paper", stated_papers())
