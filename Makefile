@@ -71,7 +71,7 @@ serve: $(INSTALLED)  ## a page and an interface over HTTP (GRAPH= CHAIN= PORT=)
 demo: $(INSTALLED)  ## linked text on a page in one command (WHAT=hpo|medic|cmekg CHAIN= PORT=)
 dashboard: $(INSTALLED)  ## compare runs in MLflow on http://127.0.0.1:5000 (PORT=)
 tasks: $(INSTALLED)  ## list the tasks
-publish: $(INSTALLED)  ## records of finished runs, in docs/results (RUNS= GROUP= COMMAND= AGAINST=)
+publish: $(INSTALLED)  ## records of finished runs, in docs/results (RUNS= GROUP= AGAINST=)
 results: $(INSTALLED)  ## write the results tables and figures of README and docs from docs/results
 convert: $(INSTALLED)  ## annotated texts from one format into another (INPUT= OUTPUT= TO=brat|csv|conll|bioc|…)
 push: $(INSTALLED)  ## upload a trained model to the Hugging Face hub (FOLDER= REPOSITORY=owner/name PUBLIC=1)

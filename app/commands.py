@@ -265,7 +265,6 @@ def tasks() -> None:
 def publish(
     runs: Sequence[Path],
     group: str,
-    command: str,
     against: Sequence[Path] = (),
     machine: str | None = None,
     json: bool = False,
@@ -276,19 +275,18 @@ def publish(
     Args:
         runs: Run folders, or folders of them (runs/finetune/NCBI).
         group: File of docs/results that the records are added to.
-        command: The command that made the runs.
         against: Run folders of one system; the paired difference from it is published, too.
         machine: Where the runs were made. Default: this machine's cores.
         json: Print the records as JSON lines.
 
     Examples:
-      kepl publish runs/finetune/NCBI --group ner --command "make finetune TASK=NCBI SEEDS=3"
+      kepl publish runs/finetune/NCBI --group ner
     """
     from dataclasses import asdict
 
     from benchmarks.publish import publish
 
-    file, records = publish(runs, group, command, against, machine)
+    file, records = publish(runs, group, against, machine)
     for record in records:
         print(
             jsons.dumps(asdict(record), ensure_ascii=False)

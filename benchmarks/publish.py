@@ -39,13 +39,12 @@ def load_runs(folders: Sequence[Path]) -> list[Result]:
 def publish(
     folders: Sequence[Path],
     group: str,
-    command: str,
     against: Sequence[Path] = (),
     machine: str | None = None,
     root: Path = ROOT,
 ) -> tuple[Path, list[Record]]:
     """Write a record for each system in `folders`, a mean over its seeds, and of its difference
-    from the one in `against`."""
+    from the one in `against`. Raises InputError for a result that no command made."""
     if not re.fullmatch(r"[\w-]+", group):
         raise InputError(f"--group {group}: expected letters, digits and hyphens")
     results = load_runs(folders)
@@ -53,6 +52,7 @@ def publish(
     others = load_runs(against) if against else []
     for side in (results, others):
         check_seeds(side)
+        check_commands(side)
         check_scores(side)
     base = list(group_results(others).values())
     if len(base) > 1:
@@ -62,10 +62,20 @@ def publish(
     where = machine or f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}"
     records = []
     for system in group_results(results).values():
-        records.append(record_of(system, command, where))
+        records.append(record_of(system, where))
         if base:
-            records.append(difference_record(system, base[0], command, where))
+            records.append(difference_record(system, base[0], where))
     return save_records(group, records, root), records
+
+
+def check_commands(results: Sequence[Result]) -> None:
+    """Raise InputError for a result that does not say which command made it."""
+    for result in results:
+        if not result.argv:
+            raise InputError(
+                f"{result.folder}/{FILE}: no argv, so nobody can make this result again. Make it"
+                " with a kepl or make command."
+            )
 
 
 def check_scores(results: Sequence[Result]) -> None:
@@ -82,7 +92,7 @@ def check_scores(results: Sequence[Result]) -> None:
             )
 
 
-def record_of(group: Group, command: str, machine: str) -> Record:
+def record_of(group: Group, machine: str) -> Record:
     """The mean of a system's scores over its seeds, with the interval over examples."""
     first, values = group.results[0], group.values()
     interval = group.interval(first.metric)
@@ -96,14 +106,14 @@ def record_of(group: Group, command: str, machine: str) -> Record:
         interval=interval and (round(interval[0], 6), round(interval[1], 6)),
         seeds=_seeds(group.results),
         options=dict(first.options),
-        command=command,
+        argv=_argv(group),
         commit=_commits(group),
         data=dict(first.data),
         machine=machine,
     )
 
 
-def difference_record(system: Group, base: Group, command: str, machine: str) -> Record:
+def difference_record(system: Group, base: Group, machine: str) -> Record:
     """One system minus another, paired by example. Raises InputError where the two cannot be
     paired."""
     check_protocol("publish --against", [*system.results, *base.results])
@@ -129,7 +139,7 @@ def difference_record(system: Group, base: Group, command: str, machine: str) ->
         p_seeds=None if difference.p_seeds is None else round(difference.p_seeds, 6),
         seeds=_seeds(compared),
         options=dict(first.options),
-        command=command,
+        argv=_argv(system),
         commit=_commits(system),
         data=dict(first.data),
         machine=machine,
@@ -143,6 +153,11 @@ def slug(*words: str) -> str:
 
 def _seeds(results: Sequence[Result]) -> list[int]:
     return sorted({result.seed for result in results})
+
+
+def _argv(group: Group) -> Sequence[str]:
+    """The command that made the newest of the results."""
+    return list(max(group.results, key=lambda result: result.created).argv)
 
 
 def _commits(group: Group) -> str:

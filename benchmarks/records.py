@@ -50,7 +50,8 @@ class Record:
     p, p_seeds            of the paired bootstrap of a difference over examples, and of its paired t
                           over seeds
     options               what distinguishes the model from others of its name
-    command, commit       what measured it, and with which code
+    argv, commit          what measured it: the words behind `kepl`, and with which code
+    command               that of a number measured before results kept their argv, as it was typed
     data                  {what was read: its checksum}
     machine               where it was measured
     source                where the record comes from, unless `kepl publish` wrote it from runs
@@ -70,6 +71,7 @@ class Record:
     p_seeds: float | None = None
     seeds: Sequence[int] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
+    argv: Sequence[str] = ()
     command: str = ""
     commit: str = ""
     data: Mapping[str, str] = field(default_factory=dict)

@@ -12,7 +12,7 @@ import json
 import logging
 import secrets
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,7 +25,7 @@ from core.files import InputError, atomic_write
 from core.journal import Journal
 from core.json_files import digest, read_json
 from core.reading import sha256
-from core.tracking import commit, folder_name, runs_folder
+from core.tracking import command_words, commit, folder_name, runs_folder
 from experiments.names import Encoder, split_name
 from experiments.recipes import default_stem, recipes
 
@@ -76,6 +76,7 @@ class Result:
     details   what is reported and not compared
     request   results of one request share it: the same settings, other seeds, by one command or
               several
+    argv      the words behind `kepl` of the command that made it
     """
 
     kind: str
@@ -91,6 +92,7 @@ class Result:
     data: Mapping[str, str] = field(default_factory=dict)
     details: Mapping[str, Any] = field(default_factory=dict)
     request: str = ""
+    argv: Sequence[str] = ()
     commit: str = ""
     created: str = ""
     mlflow_run: str = ""
@@ -147,12 +149,13 @@ def label(model: str, options: Mapping[str, Any]) -> str:
 
 
 def save_result(result: Result, folder: str | Path) -> Result:
-    """Write result.json and outcomes.parquet into `folder`; returns the result with folder, commit
-    and time."""
+    """Write result.json and outcomes.parquet into `folder`; returns the result with folder,
+    command, commit and time."""
     folder = Path(folder)
     result = replace(
         result,
         folder=str(folder),
+        argv=result.argv or command_words(),
         commit=result.commit or commit(),
         created=result.created or datetime.now(UTC).isoformat(timespec="microseconds"),
     )

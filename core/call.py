@@ -28,7 +28,7 @@ from core.files import InputError, explain_error
 from core.logs import set_up
 from core.settings import help_text, is_option, options_of, parse
 from core.stopping import format_stop
-from core.tracking import ROOT
+from core.tracking import ROOT, note_command
 
 
 class Command(NamedTuple):
@@ -316,6 +316,7 @@ def run_guarded(run: Callable[[list[str]], int], words: Sequence[str]) -> int:
     words = [word for word in words if word not in ("--verbose", "--quiet")]
     try:
         check_words_are_text(words)
+        note_command(words)
         code = run(words)
         sys.stdout.flush()  # here, where a failure is explained
         return code

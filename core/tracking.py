@@ -9,6 +9,7 @@ import os
 import platform
 import re
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from core.artifact import has_manifest
@@ -77,6 +78,19 @@ def use_experiment(name: str) -> str:
             if mlflow.get_experiment_by_name(name) is None:
                 raise
     return str(mlflow.set_experiment(name).experiment_id)
+
+
+_words: list[str] = []
+
+
+def note_command(words: Sequence[str]) -> None:
+    """Keep the words behind `kepl` of the command that this process runs, for its results."""
+    _words[:] = words
+
+
+def command_words() -> list[str]:
+    """The words that :func:`note_command` kept; none in a process that no command line began."""
+    return list(_words)
 
 
 def commit() -> str:

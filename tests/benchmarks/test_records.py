@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,8 @@ from benchmarks.records import (
     save_records,
     write_tables,
 )
-from benchmarks.results import Model, Result, save_result
+from benchmarks.results import Model, Result, load_result, save_result
+from core.call import run_guarded
 from core.files import InputError
 from core.json_files import read_json, write_json
 
@@ -196,6 +198,7 @@ def run(
         scores={"overall": {"acc@1": float(np.mean(hits))}},
         tallies={"acc@1": tally},
         seed=seed,
+        argv=["synonyms", "--model", model],
         commit="abc123",
         data={"samples": "0f" * 32},
     )
@@ -208,15 +211,16 @@ def test_runs_become_records(tmp_path: Path) -> None:
         new = run(tmp_path / "runs", "new", seed, [1] * (30 - seed) + [0] * (10 + seed))
         old = run(tmp_path / "runs", "old", seed, [1] * 10 + [0] * 30)
     (tmp_path / "docs" / "results").mkdir(parents=True)
-    file, records = publish(
-        [new], "synonyms", "make synonyms MODEL=new", [old], "two cores", tmp_path
-    )
+    file, records = publish([new], "synonyms", [old], "two cores", tmp_path)
     first, difference = load_records(tmp_path)["synonyms"].values()
     assert [r.id for r in records] == [first.id, difference.id]
     assert first.value == pytest.approx((30 / 40 + 29 / 40) / 2, abs=1e-6) and first.sd is not None
     assert first.interval is not None and first.interval[0] < first.value < first.interval[1]
     assert (first.seeds, first.commit, first.machine) == ([0, 1], "abc123", "two cores")
-    assert (first.command, dict(first.data)) == ("make synonyms MODEL=new", {"samples": "0f" * 32})
+    assert (first.argv, dict(first.data)) == (
+        ["synonyms", "--model", "new"],
+        {"samples": "0f" * 32},
+    )
     assert (
         difference.signed
         and difference.value > 0.4
@@ -224,11 +228,8 @@ def test_runs_become_records(tmp_path: Path) -> None:
         and difference.p < 0.01
     )
     assert difference.metric == "acc@1 minus old"
-    publish([new], "synonyms", "again", machine="m", root=tmp_path)
-    assert [r.command for r in load_records(tmp_path)["synonyms"].values()] == [
-        "again",
-        "make synonyms MODEL=new",
-    ]
+    publish([new], "synonyms", machine="m", root=tmp_path)
+    assert [r.machine for r in load_records(tmp_path)["synonyms"].values()] == ["m", "two cores"]
     assert file.read_text().count("\n  {") == 2
 
 
@@ -236,13 +237,13 @@ def test_runs_that_do_not_belong_together_are_refused(tmp_path: Path) -> None:
     one = run(tmp_path / "runs", "one", 0, [1, 0])
     other = run(tmp_path / "runs", "other", 0, [1, 0], protocol="another")
     with pytest.raises(InputError, match="different protocols"):
-        publish([one, other], "g", "c", root=tmp_path)
+        publish([one, other], "g", root=tmp_path)
     with pytest.raises(InputError, match="different protocols"):
-        publish([one], "g", "c", [other], root=tmp_path)
+        publish([one], "g", [other], root=tmp_path)
     with pytest.raises(InputError, match=r"expected a folder with result\.json"):
-        publish([tmp_path / "nothing"], "g", "c", root=tmp_path)
+        publish([tmp_path / "nothing"], "g", root=tmp_path)
     with pytest.raises(InputError, match="expected letters"):
-        publish([one], "../g", "c", root=tmp_path)
+        publish([one], "../g", root=tmp_path)
 
 
 def test_a_difference_is_recorded_with_the_seeds_that_it_is_over(tmp_path: Path) -> None:
@@ -250,9 +251,26 @@ def test_a_difference_is_recorded_with_the_seeds_that_it_is_over(tmp_path: Path)
         new = run(tmp_path / "runs", "new", seed, [1] * (30 - seed) + [0] * (10 + seed))
     for seed in (1, 2):
         old = run(tmp_path / "runs", "old", seed, [1] * 10 + [0] * 30)
-    _, records = publish([new], "g", "c", [old], root=tmp_path)
+    _, records = publish([new], "g", [old], root=tmp_path)
     assert [record.seeds for record in records] == [[0, 1, 2], [1, 2]]
     assert records[1].value == pytest.approx((29 + 28) / 80 - 10 / 40, abs=1e-6)
+
+
+def test_results_keep_the_command_that_made_them(tmp_path: Path) -> None:
+    one = run(tmp_path / "runs", "one", 0, [1, 0])
+    (file,) = one.glob("**/result.json")
+    unnamed = replace(load_result(file.parent), argv=())
+
+    def score(words: list[str]) -> int:
+        save_result(unnamed, file.parent)
+        return 0
+
+    assert run_guarded(score, ["synonyms", "--quiet", "--model", "one"]) == 0
+    _, [record] = publish([one], "g", root=tmp_path)
+    assert record.argv == ["synonyms", "--model", "one"]
+    write_json(file, read_json(file) | {"argv": []})
+    with pytest.raises(InputError, match=r"no argv, so nobody can make this result again"):
+        publish([one], "g", root=tmp_path)
 
 
 @pytest.mark.parametrize("of", ["", "h-seed{}"])
@@ -264,7 +282,7 @@ def test_two_results_of_one_seed_are_no_two_seeds(tmp_path: Path, of: str) -> No
         with pytest.raises(
             InputError, match=r"fp32\S* and \S*bf16\S* are both one with seed 0. Give one of"
         ):
-            publish(folders, "g", "c", against, root=tmp_path)
+            publish(folders, "g", against, root=tmp_path)
     assert not (tmp_path / "docs").exists()
 
 
@@ -276,5 +294,5 @@ def test_a_score_that_its_outcomes_do_not_come_to_is_not_published(tmp_path: Pat
         group[record["metric"]] = 0.75
     write_json(file, record)
     with pytest.raises(InputError, match=r"result\.json: .* is 0\.750000, but outcomes\.parquet"):
-        publish([one], "g", "c", root=tmp_path)
+        publish([one], "g", root=tmp_path)
     assert not (tmp_path / "docs").exists()
