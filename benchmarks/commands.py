@@ -467,10 +467,11 @@ class Overlap:
     files: Files = Files()
 
     def run(self) -> str:
-        from benchmarks.overlap import format_overlaps, overlaps
+        from benchmarks.overlap import checksum_of_names, format_overlaps, overlaps, save_overlaps
 
-        overlap = overlaps(self.task, self.graph, self.model, self.ckpt, self.files)
-        return format_overlaps(*overlap)
+        counts = overlaps(self.task, self.graph, self.model, self.ckpt, self.files)
+        save_overlaps(counts, checksum_of_names(self.graph, self.model, self.ckpt))
+        return format_overlaps(counts)
 
 
 @dataclass(frozen=True, kw_only=True)

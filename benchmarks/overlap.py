@@ -22,7 +22,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.graphs import graph_folder
+from benchmarks.measurements import save_measurement
+from benchmarks.results import OVERALL, Result
+from core.artifact import content_digest
 from core.files import InputError
+from core.json_files import digest
 from datamodules.options import Files
 from datamodules.sources import fetch_dataset, place
 from datamodules.tasks import Relation, Tagged
@@ -34,6 +38,16 @@ from kg.graph import KnowledgeGraph
 from kg.linking.normal import comparable
 
 KINDS = ("ner", "nested", "relation")
+
+
+class OverlapCounts(NamedTuple):
+    """What the names were of, {task: its overlap, None without mentions}, {task: why it was not
+    counted}, {task: a checksum of its mentions}."""
+
+    source: str
+    overlaps: dict[str, Overlap | None]
+    missing: dict[str, str]
+    checksums: dict[str, str]
 
 
 class Overlap(NamedTuple):
@@ -128,8 +142,8 @@ def overlaps(
     model: str | None = None,
     ckpt: str | None = None,
     files: Files | None = None,
-) -> tuple[str, dict[str, Overlap | None], dict[str, str]]:
-    """(what is asked, {task: its overlap, None without mentions}, {task: why it was not counted}).
+) -> OverlapCounts:
+    """The overlap of each task.
 
     names: none means every NER and RE task. Raises InputError for a task of another kind, and when
         none could be read.
@@ -144,6 +158,7 @@ def overlaps(
     forms, graph_names = known_forms(graph, model, ckpt)
     counted: dict[str, Overlap | None] = {}
     missing: dict[str, str] = {}
+    checksums: dict[str, str] = {}
     for definition in definitions:
         try:
             several = mentions_of(
@@ -154,21 +169,47 @@ def overlaps(
             missing[definition.name] = str(error)
             continue
         counted[definition.name] = None if several is None else overlap(several, graph_names)
+        checksums[definition.name] = digest(several)
     if not counted:
         raise InputError(
             "no set could be counted:\n" + "\n".join(f"  {n}: {why}" for n, why in missing.items())
         )
-    return forms, counted, missing
+    return OverlapCounts(forms, counted, missing, checksums)
 
 
-def format_overlaps(
-    forms: str, counted: Mapping[str, Overlap | None], missing: Mapping[str, str]
-) -> str:
+def save_overlaps(counts: OverlapCounts, names: Mapping[str, str]) -> list[Result]:
+    """The counts of each set as a result, for `kepl publish`.
+
+    names: {what had the names: its checksum}, of :func:`checksum_of_names`.
+    """
+    results = []
+    for name, count in counts.overlaps.items():
+        if count is None:
+            continue
+        scores = {
+            **count._asdict(),
+            "share": count.known / max(count.mentions, 1),
+            "different_share": count.different_known / max(count.different, 1),
+        }
+        data = {**names, "mentions": counts.checksums[name]}
+        result = save_measurement("overlap", name, "share", {OVERALL: scores}, counts.source, data)
+        results.append(result)
+    return results
+
+
+def checksum_of_names(graph: str | None, model: str | None, ckpt: str | None) -> dict[str, str]:
+    """{what :func:`known_forms` reads of these: its checksum}."""
+    if model:
+        return {"model": encoder(model, ckpt).identity}
+    return {"graph": content_digest(graph_folder(graph or "hpo"))}
+
+
+def format_overlaps(counts: OverlapCounts) -> str:
     """The counts as aligned text, what was not counted below."""
     lines = [
         f"{'task':<16}{'mentions':>10}{'known':>10}{'share':>8}{'different':>11}{'known':>10}{'share':>8}"
     ]
-    for name, count in counted.items():
+    for name, count in counts.overlaps.items():
         if count is None:
             lines.append(f"{name:<16}{'-':>10}")
             continue
@@ -182,9 +223,9 @@ def format_overlaps(
         )
     return "\n".join(
         [
-            f"mentions that {forms} has a name for",
+            f"mentions that {counts.source} has a name for",
             "",
             *lines,
-            *(f"{n}: not counted: {w.splitlines()[0]}" for n, w in missing.items()),
+            *(f"{n}: not counted: {w.splitlines()[0]}" for n, w in counts.missing.items()),
         ]
     )

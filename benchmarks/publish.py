@@ -14,10 +14,12 @@ import numpy as np
 from benchmarks.groups import Group, check_protocol, check_seeds, group_results, seed_of_result
 from benchmarks.paired_tests import pair_results
 from benchmarks.records import ROOT, Record, save_records
-from benchmarks.results import FILE, OUTCOMES, Result, load_result
+from benchmarks.results import FILE, MEASURED, OUTCOMES, OVERALL, Result, load_result
 from core.files import InputError
 from models.metrics import score
 
+#: numbers of a measurement that have its unit
+RATES = ("ours", "reference")
 #: between a score as it is recorded and as it is counted again
 TOLERANCE = 1e-6
 
@@ -29,8 +31,8 @@ def load_runs(folders: Sequence[Path]) -> list[Result]:
         files = sorted(folder.glob(f"**/{FILE}"))
         if not files:
             raise InputError(
-                f"{folder}: expected a folder with {FILE}, which kepl finetune, evaluate, synonyms"
-                " and probe write"
+                f"{folder}: expected a folder with {FILE}, which kepl finetune, evaluate, synonyms,"
+                " probe, overlap and measure speed write"
             )
         results |= {str(file.parent.resolve()): load_result(file.parent) for file in files}
     return sorted(results.values(), key=lambda r: r.created)
@@ -47,7 +49,10 @@ def publish(
     from the one in `against`. Raises InputError for a result that no command made."""
     if not re.fullmatch(r"[\w-]+", group):
         raise InputError(f"--group {group}: expected letters, digits and hyphens")
-    results = load_runs(folders)
+    every_result = load_runs(folders)
+    measured = [result for result in every_result if result.kind in MEASURED]
+    results = [result for result in every_result if result.kind not in MEASURED]
+    check_commands(measured)
     check_protocol("publish", results)
     others = load_runs(against) if against else []
     for side in (results, others):
@@ -65,6 +70,8 @@ def publish(
         records.append(record_of(system, where))
         if base:
             records.append(difference_record(system, base[0], where))
+    for result in measured:
+        records += measurement_records(result, where)
     return save_records(group, records, root), records
 
 
@@ -111,6 +118,31 @@ def record_of(group: Group, machine: str) -> Record:
         data=dict(first.data),
         machine=machine,
     )
+
+
+def measurement_records(result: Result, machine: str) -> list[Record]:
+    """A record for every number of what was counted or timed; one below 1 has three decimals, a
+    count none."""
+    records = []
+    for group, values in result.scores.items():
+        setting = [] if group == OVERALL else [group]
+        for metric, value in values.items():
+            whole = float(value).is_integer() or abs(value) >= 1000
+            record = Record(
+                id=slug(result.task, *setting, metric),
+                task=result.task,
+                model=result.label,
+                metric=", ".join([*setting, metric]),
+                value=round(float(value), 6),
+                digits=0 if whole else 3 if abs(value) < 1 else 2,
+                unit=f" {result.details['unit']}" if metric in RATES else "",
+                argv=list(result.argv),
+                commit=result.commit,
+                data=dict(result.data),
+                machine=machine,
+            )
+            records.append(record)
+    return records
 
 
 def difference_record(system: Group, base: Group, machine: str) -> Record:

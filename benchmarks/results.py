@@ -31,7 +31,9 @@ from experiments.recipes import default_stem, recipes
 
 LOG = logging.getLogger(__name__)
 FILE, OUTCOMES = "result.json", "outcomes.parquet"
-KINDS = ("finetune", "linking", "synonyms", "probing")
+#: kinds of what is counted or timed, not scored over examples (benchmarks.measurements)
+MEASURED = ("speed", "overlap")
+KINDS = ("finetune", "linking", "synonyms", "probing", *MEASURED)
 #: groups of scores: all examples; the split that chose the epoch
 OVERALL, SELECT = "overall", "select"
 #: name of the system that trains nothing (benchmarks.trivial)
@@ -66,7 +68,7 @@ def short_name(name: str) -> str:
 class Result:
     """One score, of one seed.
 
-    kind      finetune, linking, synonyms or probing
+    kind      finetune, linking, synonyms, probing, or one of MEASURED
     metric    the task's own;  split  the split that it is of
     protocol  what scores of one column must have in common, by name
     options   what distinguishes the system from others of the same model; it is in the label

@@ -11,6 +11,8 @@ from app.cli import main
 from benchmarks import overlap as module
 from benchmarks.options import Choices
 from benchmarks.overlap import Overlap, between, form, mentions_of, overlap
+from benchmarks.publish import publish
+from benchmarks.results import list_stored
 from datamodules.tasks.prepare import find_task
 from tests.fakes import blurb, chineseblue
 from tests.fakes.graphs import graph
@@ -103,6 +105,14 @@ def test_the_command_counts_what_is_available_and_names_the_rest(
     total = len(mentions_of(find_task("NCBI"), data / "NCBI") or [])
     assert lines["NCBI"][1:3] == [str(total), str(total // 4)]  # Foozin; "bar pox" is not "bar-pox"
     assert lines["ChemProt"][1:3] == ["18", "6"]  # Foozin twice in each split; QUX2 is in no pair
+    results = {result.task: result for result in list_stored("overlap")}
+    assert set(results) == {"NCBI", "ChemProt"}
+    assert results["ChemProt"].scores["overall"]["mentions"] == 18
+    assert set(results["ChemProt"].data) == {"graph", "mentions"}
+    _, records = publish([tmp_path / "runs" / "overlap"], "overlap", root=tmp_path)
+    found = {record.id: record for record in records}
+    assert (found["chemprot-mentions"].value, found["chemprot-share"].value) == (18, 0.333333)
+    assert found["chemprot-share"].argv[:2] == ["overlap", "NCBI"]
     assert lines["GAD"][1] == "-" and lines["DDI:"][1:3] == ["not", "counted:"]
     table = markdown("kebiolm", "1", Choices(graph=str(known_graph))).splitlines()
     (row,) = [line for line in table if line.startswith("| ChemProt ")]

@@ -23,12 +23,13 @@ from benchmarks.perf.speed import (
     pubmed_link,
     sapbert_step,
 )
+from benchmarks.results import list_stored
 from kg.build.sources import hpo
 from kg.search.trie import Ragged, Trie
 from tests.commands import command
 from tests.fakes import hpo as fake_hpo
 
-pytestmark = pytest.mark.usefixtures("preloaded")
+pytestmark = pytest.mark.usefixtures("preloaded", "runs")
 measure = command("measure speed")
 
 
@@ -63,14 +64,16 @@ def test_linking_prints_its_result(capsys, monkeypatch):
 
 def test_different_results_exit_1(capsys, monkeypatch):
     settings = [{"setting": "x", "ratio": 1}]
-    same = dict.fromkeys(speed.KEYS, 1) | {"settings": settings}
+    same = dict.fromkeys(speed.KEYS, 1) | {"name": "linking", "settings": settings}
     monkeypatch.setattr(linking, "measure_speed", lambda: same)
     assert measure(["linking"]) == 0
+    (result,) = list_stored("speed")
+    assert result.value() == 1 and result.scores["x"] == {"ratio": 1}
     assert "1 times the reference at worst, same results" in capsys.readouterr().out
     monkeypatch.setattr(
         linking,
         "measure_speed",
-        lambda: dict.fromkeys(speed.KEYS, 1) | {"equal": False, "settings": []},
+        lambda: same | {"equal": False, "settings": []},
     )
     assert measure(["linking"]) == 1
     assert "RESULTS DIFFER" in capsys.readouterr().out

@@ -19,20 +19,20 @@ def overlap_lines(table: Table, choices: Choices, files: Files) -> list[list[str
     """Table 1: annotated mentions of NER and RE sets, and how many a graph, or a KeBioLM's table,
     has a name for."""
     tasks = [row["task"] for row in table["rows"]]
-    forms, counted, missing = overlaps(tasks, choices.graph, choices.model, choices.ckpt, files)
+    counts = overlaps(tasks, choices.graph, choices.model, choices.ckpt, files)
     lines = [["", *(f"{name} as published" for name in table["columns"])]]
     measures = {
         name: column["measure"] for name, column in table["columns"].items() if "measure" in column
     }
     lines[0] += [
-        f"{name} here" if name == "mentions" else f"{name} to {forms}" for name in measures
+        f"{name} here" if name == "mentions" else f"{name} to {counts.source}" for name in measures
     ]
     for row in table["rows"]:
         values = [row.get("reported", {}).get(name) for name in table["columns"]]
-        overlap = counted.get(row["task"])
+        overlap = counts.overlaps.get(row["task"])
         values += [getattr(overlap, measure) if overlap else None for measure in measures.values()]
         lines.append([row["name"], *("" if v is None else f"{v:,}" for v in values)])
-    for name, why in missing.items():
+    for name, why in counts.missing.items():
         LOG.warning(f"{name}: not counted: {why.splitlines()[0]}")
     return lines
 

@@ -41,6 +41,7 @@ def speed_command(name: str) -> Callable[..., int]:
         result = module.measure_speed(**options)
         if missing := [key for key in KEYS if key not in result]:
             raise ValueError(f"benchmark {name!r}: its result lacks {', '.join(missing)}")
+        save_speed(result)
         print(jsons.dumps(result, ensure_ascii=False) if json else table(result))
         return 0 if result["equal"] else 1
 
@@ -73,6 +74,25 @@ def summarize(
     equal = all(setting["equal"] for setting in settings)
     result = {"name": name, "unit": unit, **figures, "equal": equal, "settings": settings}
     return result if unit else {key: result[key] for key in KEYS}
+
+
+def save_speed(result: Mapping[str, Any]) -> None:
+    """Save the figures of a benchmark and of each of its settings as a result, for `kepl
+    publish`."""
+    # here, since the processes whose memory is measured import this module
+    from benchmarks.measurements import save_measurement
+    from benchmarks.results import OVERALL
+
+    scores = {OVERALL: {key: result[key] for key in ("ours", "reference", "ratio")}}
+    for number, setting in enumerate(result["settings"], start=1):
+        label = str(setting.get("setting", f"setting {number}"))
+        scores[label] = {
+            key: value
+            for key, value in setting.items()
+            if isinstance(value, int | float) and not isinstance(value, bool)
+        }
+    unit = result.get("unit") or ""
+    save_measurement("speed", result["name"], "ratio", scores, unit=unit)
 
 
 def table(result: dict[str, Any]) -> str:
