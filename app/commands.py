@@ -312,13 +312,14 @@ def results(check: bool = False) -> int:
       make results-check
     """
     from benchmarks.curve_figure import figure_problems, write_figures
-    from benchmarks.records import problems, write_tables
+    from benchmarks.records import count_complete, problems, write_tables
 
     if not check:
         changed = [*write_tables(), *write_figures()]
         print("\n".join(map(str, changed)) or "every table and figure is as its records say")
     faults = problems() + figure_problems()
     print("\n".join(faults) or "results-check: every table and number is in the records")
+    print(count_complete())
     return 1 if faults else 0
 
 

@@ -67,7 +67,7 @@ def publish(
     where = machine or f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}"
     records = []
     for system in group_results(results).values():
-        records.append(record_of(system, where))
+        records += score_records(system, where)
         if base:
             records.append(difference_record(system, base[0], where))
     for result in measured:
@@ -99,15 +99,39 @@ def check_scores(results: Sequence[Result]) -> None:
             )
 
 
-def record_of(group: Group, machine: str) -> Record:
-    """The mean of a system's scores over its seeds, with the interval over examples."""
-    first, values = group.results[0], group.values()
-    interval = group.interval(first.metric)
+def score_records(group: Group, machine: str) -> list[Record]:
+    """A record of a system's score; of a linker's one for each of its scores, parts of the examples
+    included."""
+    first = group.results[0]
+    records = [record_of(group, machine)]
+    if first.kind != "linking":
+        return records
+    for part, scores in first.scores.items():
+        for metric in scores:
+            if metric != "examples" and (part, metric) != (OVERALL, first.metric):
+                records.append(record_of(group, machine, metric, part))
+    return records
+
+
+def record_of(group: Group, machine: str, metric: str | None = None, part: str = OVERALL) -> Record:
+    """The mean of a system's scores over its seeds, with the interval over examples where they were
+    kept.
+
+    metric: None means the task's own.  part: a group of examples.
+    """
+    first = group.results[0]
+    metric = metric or first.metric
+    values = group.values(metric, part)
+    key = metric if part == OVERALL else f"{part}/{metric}"
+    if part in first.tallies and metric == first.metric:
+        key = part  # of texts (benchmarks.linking.ends): the part's name alone
+    interval = group.interval(key)
+    words = [] if part == OVERALL else [part]
     return Record(
-        id=slug(first.task, group.label, first.metric),
+        id=slug(first.task, group.label, *words, metric),
         task=f"{first.task}, {first.split}",
         model=group.label,
-        metric=first.metric,
+        metric=", ".join([*words, metric]),
         value=round(float(np.mean(values)), 6),
         sd=round(float(np.std(values, ddof=1)), 6) if len(values) > 1 else None,
         interval=interval and (round(interval[0], 6), round(interval[1], 6)),

@@ -27,6 +27,8 @@ from core.json_files import read_json
 
 ROOT = Path(__file__).parents[1]
 FOLDER = Path("docs", "results")
+#: the page of numbers whose runs are not kept
+HISTORY = FOLDER / "history.md"
 TABLE = re.compile(r"(<!-- results: ([\w-]+) -->\n)(.*?)(<!-- end -->)", re.S)
 GROUPS = re.compile(r"<!-- numbers: ([\w -]+) -->")
 PLACE = re.compile(r"\{([\w-]+)/([\w-]+)(?:\.(\w+))?\}")
@@ -54,7 +56,8 @@ class Record:
     command               that of a number measured before results kept their argv, as it was typed
     data                  {what was read: its checksum}
     machine               where it was measured
-    source                where the record comes from, unless `kepl publish` wrote it from runs
+    source                where a record comes from that no run wrote; docs/results/history.md alone
+                          may show it
     """
 
     id: str
@@ -175,6 +178,28 @@ def documents(root: Path = ROOT) -> list[Path]:
     ]
 
 
+def shown_records(
+    name: str, records: Mapping[str, Mapping[str, Record]], root: Path = ROOT
+) -> list[Record]:
+    """The records that the table docs/results/tables/<name>.md shows."""
+    template = (root / FOLDER / "tables" / f"{name}.md").read_text()
+    places = {(match[1], match[2]) for match in PLACE.finditer(template)}
+    shown = sorted(place for place in places if place[1] in records.get(place[0], {}))
+    return [records[group][key] for group, key in shown]
+
+
+def count_complete(root: Path = ROOT) -> str:
+    """How many records say all that measures them again, as a line."""
+    records = [r for group in load_records(root).values() for r in group.values()]
+    complete = sum(bool(r.argv and r.commit and r.data) for r in records)
+    copied = sum(bool(r.source) for r in records)
+    return (
+        f"{len(records):,} records: {complete:,} with their command's words, commit and checksums"
+        f" of data; {len(records) - complete - copied:,} measured before results kept all three;"
+        f" {copied:,} copied from earlier documents, in {HISTORY} alone"
+    )
+
+
 def write_tables(root: Path = ROOT) -> list[Path]:
     """Write the tables into the documents; returns those that changed."""
     records, changed = load_records(root), []
@@ -198,6 +223,12 @@ def problems(root: Path = ROOT) -> list[str]:
         text, name = page.read_text(), page.relative_to(root)
         groups = set(" ".join(GROUPS.findall(text)).split())
         for _, table, numbers, _ in TABLE.findall(text):
+            copied = [r.id for r in shown_records(table, records, root) if r.source]
+            if copied and name != HISTORY:
+                messages.append(
+                    f"{name}: the table {table} shows {copied[0]}, copied from earlier documents;"
+                    f" measure it again, or move it to {HISTORY}"
+                )
             if render(table, records, root) != numbers:
                 messages.append(
                     f"{name}: the table {table} differs from its records; write it: make results"
@@ -211,7 +242,12 @@ def problems(root: Path = ROOT) -> list[str]:
             if phrase in prose:
                 used.add(phrase)
                 prose = prose.replace(phrase, " " * len(phrase))
-        published = [record for group in groups for record in records.get(group, {}).values()]
+        published = [
+            record
+            for group in groups
+            for record in records.get(group, {}).values()
+            if name == HISTORY or not record.source
+        ]
         forms = list_printed_forms(published)
         for match in DECIMAL.finditer(prose):
             if plain(match[0]) not in forms:

@@ -17,6 +17,7 @@ from benchmarks.records import (
     ROOT,
     TABLE,
     Record,
+    count_complete,
     documents,
     load_records,
     problems,
@@ -271,6 +272,65 @@ def test_results_keep_the_command_that_made_them(tmp_path: Path) -> None:
     write_json(file, read_json(file) | {"argv": []})
     with pytest.raises(InputError, match=r"no argv, so nobody can make this result again"):
         publish([one], "g", root=tmp_path)
+
+
+def test_a_linker_has_a_record_of_each_score(tmp_path: Path) -> None:
+    hits = np.array([[1, 1], [0, 1], [1, 1], [1, 1]])
+    result = Result(
+        kind="linking",
+        task="A-EL",
+        split="test",
+        metric="acc@1",
+        protocol={},
+        model=Model("one"),
+        scores={
+            "overall": {"acc@1": 0.75, "mrr": 0.8, "examples": 4},
+            "seen": {"acc@1": 0.5, "examples": 2},
+        },
+        tallies={"acc@1": hits, "seen": hits[:2]},
+        argv=["evaluate", "A-EL"],
+        commit="abc123",
+    )
+    save_result(result, tmp_path / "runs" / "one")
+    _, records = publish([tmp_path / "runs"], "g", root=tmp_path)
+    values = {record.id: record.value for record in records}
+    assert values == {
+        "a-el-one-acc-1": 0.75,
+        "a-el-one-mrr": 0.8,
+        "a-el-one-seen-acc-1": 0.5,
+    }
+    intervals = {record.id for record in records if record.interval}
+    assert intervals == {"a-el-one-acc-1", "a-el-one-seen-acc-1"}
+
+
+def test_a_copied_number_is_shown_in_the_history_alone(checkout: Path) -> None:
+    before = problems(checkout)
+    file = checkout / "docs" / "results" / "knowledge-embert.json"
+    content = read_json(file)
+    content["records"][0]["source"] = "copied"
+    write_json(file, content)
+    shown = sorted(set(problems(checkout)) - set(before))
+    tables = {line.partition("the table ")[2].split()[0] for line in shown if "the table" in line}
+    assert "knowledge-embert" in tables
+    assert all("copied from earlier documents" in line for line in shown if "the table" in line)
+    text = "<!-- results: knowledge-embert -->\n<!-- end -->\n"
+    for page in checkout.glob("**/*.md"):
+        if "tables" not in page.parts:
+            page.unlink()
+    (checkout / "docs" / "results" / "history.md").write_text(text)
+    write_tables(checkout)
+    assert not [line for line in problems(checkout) if "copied" in line]
+    (checkout / "docs" / "page.md").write_text(text)
+    write_tables(checkout)
+    assert len([line for line in problems(checkout) if "copied" in line]) == 1
+
+
+def test_what_records_lack_is_counted(tmp_path: Path) -> None:
+    whole = Record(id="a", value=1, argv=["link"], commit="c", data={"text": "0f"})
+    lacking = [replace(whole, id="b", argv=()), replace(whole, id="c", source="copied", argv=())]
+    save_records("g", [whole, *lacking], tmp_path)
+    assert count_complete(tmp_path).startswith("3 records: 1 with their command's words")
+    assert "; 1 measured before results kept all three; 1 copied" in count_complete(tmp_path)
 
 
 @pytest.mark.parametrize("of", ["", "h-seed{}"])
