@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 
 from app.cli import drawn_papers, linker_options, load_verb, main, resolve
 from app.verbs import LINKER, VERBS
-from benchmarks import records
+from benchmarks import curve_figure, records
 from benchmarks.perf import rehearse
 from core import call
 from core.files import InputError
@@ -567,16 +567,19 @@ def test_what_make_results_does_is_said(
     wrong: list[str] = []
     monkeypatch.setattr(records, "write_tables", lambda: written)
     monkeypatch.setattr(records, "problems", lambda: wrong)
+    monkeypatch.setattr(records, "count_complete", lambda: "2 records")
+    monkeypatch.setattr(curve_figure, "write_figures", lambda: [])
+    monkeypatch.setattr(curve_figure, "figure_problems", lambda: [])
     assert main(["results"]) == 0
     told = capsys.readouterr().out
-    assert told.splitlines()[0] == "every table is as its records say"
+    assert told.splitlines()[0] == "every table and figure is as its records say"
     assert told.splitlines()[1] == "results-check: every table and number is in the records"
     written.append(Path("docs/x.md"))
     wrong.append("docs/y.md: 3: 0.5 is in no record")
     assert main(["results"]) == 1
-    assert capsys.readouterr().out.splitlines() == ["docs/x.md", wrong[0]]
+    assert capsys.readouterr().out.splitlines() == ["docs/x.md", wrong[0], "2 records"]
     assert main(["results", "--check"]) == 1
-    assert capsys.readouterr().out.splitlines() == [wrong[0]]
+    assert capsys.readouterr().out.splitlines() == [wrong[0], "2 records"]
 
 
 def test_what_a_rehearsal_gets(
