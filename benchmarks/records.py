@@ -184,8 +184,8 @@ def shown_records(
     """The records that the table docs/results/tables/<name>.md shows."""
     template = (root / FOLDER / "tables" / f"{name}.md").read_text()
     places = {(match[1], match[2]) for match in PLACE.finditer(template)}
-    shown = sorted(place for place in places if place[1] in records.get(place[0], {}))
-    return [records[group][key] for group, key in shown]
+    table_places = sorted(place for place in places if place[1] in records.get(place[0], {}))
+    return [records[group][key] for group, key in table_places]
 
 
 def count_complete(root: Path = ROOT) -> str:

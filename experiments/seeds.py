@@ -14,7 +14,7 @@ import os
 import re
 import shlex
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
@@ -33,7 +33,7 @@ from datamodules.pretrained import load
 from datamodules.tasks import Pair, Task, load_task
 from datamodules.tasks.definition import Definition, config_of
 from datamodules.tasks.prepare import find_task, task_folder
-from datamodules.tasks.selection import keep_share
+from datamodules.tasks.selection import Selection, select_examples
 from experiments.machine import Machine, SeedTraining
 from experiments.names import Encoder
 from experiments.pretrain import gpus, trained_encoder
@@ -87,17 +87,24 @@ def own_settings(chosen: Encoder, typed: Mapping[str, float]) -> dict[str, float
     }
 
 
-def estimate(data: Task, epochs: int, runs: int, parameters: int, device: str) -> str:
+def count_tokens(examples: Sequence[Any], language: str) -> float:
+    """The tokens of examples, roughly: a Chinese one is a character, others are four."""
+    characters = sum(
+        len(e.first) + len(e.second) if isinstance(e, Pair) else len(e.text) for e in examples
+    )
+    return characters / (1 if language == "zh" else 4)
+
+
+def estimate(
+    data: Selection, language: str, epochs: int, runs: int, parameters: int, device: str
+) -> str:
     """What is ahead: the size of the training text, and the time that a matrix product on this
-    machine makes likely."""
+    machine makes likely, for training and for what is read after every epoch."""
     import torch
 
-    characters = sum(
-        len(e.first) + len(e.second) if isinstance(e, Pair) else len(e.text)
-        for e in data.splits["train"]
-    )
-    # characters a token, roughly
-    tokens = characters / (1 if data.manifest["language"] == "zh" else 4)
+    train = data.examples["train"]
+    tokens = count_tokens(train, language)
+    selection_tokens = count_tokens(data.examples["select"], language)
     matrix = torch.randn(1024, 1024, device=device)
     float((matrix @ matrix).sum())
     started = time.perf_counter()
@@ -106,9 +113,10 @@ def estimate(data: Task, epochs: int, runs: int, parameters: int, device: str) -
     float(result.sum())  # waits for a GPU
     rate = 5 * 2 * 1024**3 / (time.perf_counter() - started)
     # training reaches about half of a plain product
-    seconds = 6 * parameters * tokens * epochs * runs / (0.5 * rate)
+    work = 6 * parameters * tokens + 2 * parameters * selection_tokens  # of an epoch, in FLOP
+    seconds = work * epochs * runs / (0.5 * rate)
     return (
-        f"{len(data.splits['train']):,} training examples, about {tokens:,.0f} tokens; {epochs}"
+        f"{len(train):,} training examples, about {tokens:,.0f} tokens; {epochs}"
         f" epochs x {runs} runs: about {max(1, round(seconds / 60))} min here"
     )
 
@@ -280,8 +288,7 @@ def train_seeds(
     check_text(data, chosen.folder)
     devices, words = devices_of(training.machine, training.profile)
     shared = given_settings(training)
-    if training.share != 1:
-        keep_share(data.splits["train"], training.share, numbers[0])  # refuses what is no share
+    selection = select_examples(data, training.share, numbers[0])
     points = grid_of(config, training.profile, chosen, hidden, shared)
     checksum = content_digest(folder)
     request = {
@@ -299,7 +306,8 @@ def train_seeds(
     )
     passes = points[0].get("trainer.max_epochs", config["trainer"]["max_epochs"])
     count = len(numbers) + (len(points) - 1 if training.profile == "paper" else 0)
-    ahead = estimate(data, passes, count, parameters, "cuda" if devices else "cpu")
+    device = "cuda" if devices else "cpu"
+    ahead = estimate(selection, definition.language, passes, count, parameters, device)
     if measure_first is not None:
         measure_first(definition.name, data, checksum, numbers)
     LOG.info(f"{definition.name} with {label}, PROFILE={training.profile}: {ahead}")

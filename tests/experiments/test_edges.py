@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from datamodules.tasks import Tagged
+from datamodules.tasks.selection import Selection
 from experiments import meter, seeds
 from experiments.finetune import write_results
 from experiments.meter import Meter, product_peak, real_lengths, states_and_mask
@@ -24,15 +25,17 @@ from experiments.names import PLAIN, architecture
 def test_an_estimate_of_the_time(
     monkeypatch: pytest.MonkeyPatch, language: str, tokens: int
 ) -> None:
-    """6 FLOP a parameter and token, at half of the rate of a product: five of 2 * 1024^3 in a
-    second."""
+    """6 FLOP a parameter and token, 2 of those that are only read, at half of the rate of a
+    product: five of 2 * 1024^3 in a second."""
     clock = itertools.count()
     monkeypatch.setattr(seeds.time, "perf_counter", lambda: float(next(clock)))
     examples = [Tagged(str(n), str(n), "x" * 1000, []) for n in range(4)]
-    task: Any = SimpleNamespace(splits={"train": examples}, manifest={"language": language})
+    parts = {"train": examples, "select": [*examples, *examples, *examples]}
+    selection = Selection(parts, "test", "dev")
     rate = 5 * 2 * 1024**3
-    parameters = round(7 * 60 * 0.5 * rate / (6 * tokens * 3 * 2))  # of 7 minutes
-    assert seeds.estimate(task, 3, 2, parameters, "cpu") == (
+    work = 6 * tokens + 2 * 3 * tokens
+    parameters = round(7 * 60 * 0.5 * rate / (work * 3 * 2))  # of 7 minutes
+    assert seeds.estimate(selection, language, 3, 2, parameters, "cpu") == (
         f"4 training examples, about {tokens:,} tokens; 3 epochs x 2 runs: about 7 min here"
     )
 
