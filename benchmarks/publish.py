@@ -100,13 +100,15 @@ def check_scores(results: Sequence[Result]) -> None:
 
 
 def score_records(group: Group, machine: str) -> list[Record]:
-    """A record of a system's score; of a linker's one for each of its scores, parts of the examples
-    included."""
+    """A record of a system's score; of a linker's one for each of its scores, and for those of
+    every kind of span that was counted text by text."""
     first = group.results[0]
     records = [record_of(group, machine)]
     if first.kind != "linking":
         return records
     for part, scores in first.scores.items():
+        if part != OVERALL and part not in first.tallies:
+            continue
         for metric in scores:
             if metric != "examples" and (part, metric) != (OVERALL, first.metric):
                 records.append(record_of(group, machine, metric, part))
@@ -122,10 +124,8 @@ def record_of(group: Group, machine: str, metric: str | None = None, part: str =
     first = group.results[0]
     metric = metric or first.metric
     values = group.values(metric, part)
-    key = metric if part == OVERALL else f"{part}/{metric}"
-    if part in first.tallies and metric == first.metric:
-        key = part  # of texts (benchmarks.linking.ends): the part's name alone
-    interval = group.interval(key)
+    is_counted = metric == first.metric or part == OVERALL
+    interval = group.interval(metric if part == OVERALL else part) if is_counted else None
     words = [] if part == OVERALL else [part]
     return Record(
         id=slug(first.task, group.label, *words, metric),

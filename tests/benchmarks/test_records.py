@@ -285,9 +285,10 @@ def test_a_linker_has_a_record_of_each_score(tmp_path: Path) -> None:
         model=Model("one"),
         scores={
             "overall": {"acc@1": 0.75, "mrr": 0.8, "examples": 4},
-            "seen": {"acc@1": 0.5, "examples": 2},
+            "overlap": {"acc@1": 0.5, "mrr": 0.6, "examples": 2},
+            "unseen": {"acc@1": 0.5, "examples": 2},
         },
-        tallies={"acc@1": hits, "seen": hits[:2]},
+        tallies={"acc@1": hits, "overlap": hits[:2]},
         argv=["evaluate", "A-EL"],
         commit="abc123",
     )
@@ -297,10 +298,11 @@ def test_a_linker_has_a_record_of_each_score(tmp_path: Path) -> None:
     assert values == {
         "a-el-one-acc-1": 0.75,
         "a-el-one-mrr": 0.8,
-        "a-el-one-seen-acc-1": 0.5,
+        "a-el-one-overlap-acc-1": 0.5,
+        "a-el-one-overlap-mrr": 0.6,
     }
     intervals = {record.id for record in records if record.interval}
-    assert intervals == {"a-el-one-acc-1", "a-el-one-seen-acc-1"}
+    assert intervals == {"a-el-one-acc-1", "a-el-one-overlap-acc-1"}
 
 
 def test_a_copied_number_is_shown_in_the_history_alone(checkout: Path) -> None:
