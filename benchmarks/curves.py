@@ -91,6 +91,17 @@ def epochs_of(task: str, share: float, epochs: int | None) -> int | None:
     return math.ceil(whole / math.sqrt(share))
 
 
+def args_of(training: SeedTraining, task: str, share: float) -> str:
+    """Further words of the training on a share of the documents: the small profile's patience grows
+    as its passes do. Few documents are few steps an epoch, and five epochs without a gain may all
+    come before the first entity is found."""
+    patience = config_of(task)[1]["small"].get("patience")
+    is_typed = "--patience" in training.args
+    if share == 1 or patience is None or is_typed or training.profile != "small":
+        return training.args
+    return f"{training.args} --patience {math.ceil(patience / math.sqrt(share))}".strip()
+
+
 def score_curve(
     training: SeedTraining, models: Sequence[str], shares: Sequence[float]
 ) -> list[Point]:
@@ -109,7 +120,8 @@ def score_curve(
     for share in sorted(set(shares)):
         for name, model in systems.items():
             epochs = epochs_of(definition.name, share, training.epochs)
-            point_training = replace(training, model=model, share=share, epochs=epochs)
+            args = args_of(training, definition.name, share)
+            point_training = replace(training, model=model, share=share, epochs=epochs, args=args)
             LOG.info(f"{name}, {share:.0%} of the training documents")
             points.append(Point(name, share, score_seeds(point_training)))
         protocol = points[-1].results[0].protocol

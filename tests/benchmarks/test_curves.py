@@ -12,7 +12,15 @@ import yaml
 from benchmarks import curves, knowledge
 from benchmarks.commands import Curve, Knowledge
 from benchmarks.curve_figure import figure_files, figure_problems, read_lines, write_figures
-from benchmarks.curves import Point, draw_curve, epochs_of, format_curve, name_systems, score_curve
+from benchmarks.curves import (
+    Point,
+    args_of,
+    draw_curve,
+    epochs_of,
+    format_curve,
+    name_systems,
+    score_curve,
+)
 from benchmarks.knowledge import format_primary, read_design, stated_papers
 from benchmarks.paired_tests import BELOW
 from benchmarks.records import Record, load_records, save_records
@@ -64,6 +72,17 @@ def test_names_of_variants_mean_the_runs_of_the_only_paper() -> None:
 def test_fewer_documents_are_passed_over_more_often() -> None:
     assert epochs_of("cMedQANER", 1, None) is None and epochs_of("cMedQANER", 1, 7) == 7
     assert epochs_of("cMedQANER", 0.25, 7) == 14 and epochs_of("cMedQANER", 0.03, 6) == 35
+
+
+def test_the_patience_grows_as_the_passes_do() -> None:
+    training = SeedTraining(task="cMedQANER", args="--trainer.precision 32")
+    assert args_of(training, "cMedQANER", 1) == "--trainer.precision 32"
+    assert args_of(training, "cMedQANER", 0.25) == "--trainer.precision 32 --patience 10"
+    assert args_of(replace(training, args=""), "cMedQANER", 0.03) == "--patience 29"
+    typed = replace(training, args="--patience 3")
+    assert args_of(typed, "cMedQANER", 0.03) == "--patience 3"
+    assert args_of(replace(training, args=""), "NCBI", 0.1) == ""  # it has none
+    assert args_of(replace(training, profile="paper", args=""), "cMedQANER", 0.03) == ""
 
 
 def test_every_system_is_scored_at_every_share_with_the_baseline(
