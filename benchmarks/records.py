@@ -29,6 +29,8 @@ ROOT = Path(__file__).parents[1]
 FOLDER = Path("docs", "results")
 #: the page of numbers whose runs are not kept
 HISTORY = FOLDER / "history.md"
+#: the table of the README, whose numbers are those of tables in docs
+SHORT = "readme"
 TABLE = re.compile(r"(<!-- results: ([\w-]+) -->\n)(.*?)(<!-- end -->)", re.S)
 GROUPS = re.compile(r"<!-- numbers: ([\w -]+) -->")
 PLACE = re.compile(r"\{([\w-]+)/([\w-]+)(?:\.(\w+))?\}")
@@ -161,7 +163,20 @@ def render(name: str, records: Mapping[str, Mapping[str, Record]], root: Path = 
             raise InputError(f"{file}: no record {group}/{key}")
         return records[group][key].part(part)
 
-    return PLACE.sub(number, file.read_text().strip()) + "\n"
+    text = PLACE.sub(number, file.read_text().strip()) + "\n"
+    return text + superseded_line(shown_records(name, records, root)) if name != SHORT else text
+
+
+def superseded_line(records: Iterable[Record]) -> str:
+    """A line below a table that says with which commits those of its numbers were measured that do
+    not keep their command; nothing where all do."""
+    older = [record for record in records if not record.argv and not record.source]
+    if not older:
+        return ""
+    commits = dict.fromkeys(c[:7] for r in older for c in re.findall("[0-9a-f]{7,40}", r.commit))
+    plural = "s" if len(commits) > 1 else ""
+    where = f"commit{plural} {', '.join(commits)}" if commits else "a commit that is not on record"
+    return f"\n*Measured at {where}, before results kept their command.*\n"
 
 
 def documents(root: Path = ROOT) -> list[Path]:

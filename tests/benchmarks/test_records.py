@@ -21,7 +21,9 @@ from benchmarks.records import (
     documents,
     load_records,
     problems,
+    render,
     save_records,
+    superseded_line,
     write_tables,
 )
 from benchmarks.results import Model, Result, load_result, save_result
@@ -325,6 +327,22 @@ def test_a_copied_number_is_shown_in_the_history_alone(checkout: Path) -> None:
     (checkout / "docs" / "page.md").write_text(text)
     write_tables(checkout)
     assert len([line for line in problems(checkout) if "copied" in line]) == 1
+
+
+def test_a_table_says_which_numbers_do_not_keep_their_command(tmp_path: Path) -> None:
+    whole = Record(id="a", value=1, argv=["link"], commit="c" * 40)
+    older = Record(id="b", value=2, commit=f"{'a' * 40}+changes, {'b' * 40}")
+    unknown = Record(id="c", value=2)
+    copied = Record(id="d", value=3, source="copied")
+    assert superseded_line([whole, copied]) == ""
+    line = "\n*Measured at commits aaaaaaa, bbbbbbb, before results kept their command.*\n"
+    assert superseded_line([whole, older]) == line
+    assert "at a commit that is not on record" in superseded_line([unknown])
+    save_records("g", [whole, older], tmp_path)
+    (tmp_path / "docs" / "results" / "tables").mkdir()
+    template = tmp_path / "docs" / "results" / "tables" / "t.md"
+    template.write_text("{g/a} {g/b}\n")
+    assert render("t", load_records(tmp_path), tmp_path) == f"1.000 2.000\n{line}"
 
 
 def test_what_records_lack_is_counted(tmp_path: Path) -> None:
