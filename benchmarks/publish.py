@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import platform
 import re
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -46,7 +47,8 @@ def publish(
     root: Path = ROOT,
 ) -> tuple[Path, list[Record]]:
     """Write a record for each system in `folders`, a mean over its seeds, and of its difference
-    from the one in `against`. Raises InputError for a result that no command made."""
+    from the one in `against`. Raises InputError for a result that no command made, and for two
+    numbers of one id."""
     if not re.fullmatch(r"[\w-]+", group):
         raise InputError(f"--group {group}: expected letters, digits and hyphens")
     every_result = load_runs(folders)
@@ -72,6 +74,11 @@ def publish(
             records.append(difference_record(system, base[0], where))
     for result in measured:
         records += measurement_records(result, where)
+    counts = Counter(record.id for record in records)
+    if repeated := [key for key, count in counts.items() if count > 1]:
+        raise InputError(
+            f"{repeated[0]}: several results have this id. Publish them into groups of their own."
+        )
     return save_records(group, records, root), records
 
 

@@ -12,7 +12,8 @@ from benchmarks import overlap as module
 from benchmarks.options import Choices
 from benchmarks.overlap import Overlap, between, form, mentions_of, overlap
 from benchmarks.publish import publish
-from benchmarks.results import list_stored
+from benchmarks.results import list_stored, save_result
+from core.files import InputError
 from datamodules.tasks.prepare import find_task
 from tests.fakes import blurb, chineseblue
 from tests.fakes.graphs import graph
@@ -113,6 +114,10 @@ def test_the_command_counts_what_is_available_and_names_the_rest(
     found = {record.id: record for record in records}
     assert (found["chemprot-mentions"].value, found["chemprot-share"].value) == (18, 0.333333)
     assert found["chemprot-share"].argv[:2] == ["overlap", "NCBI"]
+    (chemprot,) = [result for result in results.values() if result.task == "ChemProt"]
+    save_result(chemprot, tmp_path / "runs" / "overlap" / "again")
+    with pytest.raises(InputError, match="chemprot-mentions: several results have this id"):
+        publish([tmp_path / "runs" / "overlap"], "overlap", root=tmp_path)
     assert lines["GAD"][1] == "-" and lines["DDI:"][1:3] == ["not", "counted:"]
     table = markdown("kebiolm", "1", Choices(graph=str(known_graph))).splitlines()
     (row,) = [line for line in table if line.startswith("| ChemProt ")]
