@@ -70,7 +70,7 @@ def publish(
     records = []
     for system in group_results(results).values():
         records += score_records(system, where)
-        if base:
+        if base and places_of(system) != places_of(base[0]):
             records.append(difference_record(system, base[0], where))
     for result in measured:
         records += measurement_records(result, where)
@@ -80,6 +80,11 @@ def publish(
             f"{repeated[0]}: several results have this id. Publish them into groups of their own."
         )
     return save_records(group, records, root), records
+
+
+def places_of(group: Group) -> set[Path]:
+    """The folders of its results."""
+    return {Path(result.folder).resolve() for result in group.results}
 
 
 def check_commands(results: Sequence[Result]) -> None:

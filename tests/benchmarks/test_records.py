@@ -234,6 +234,8 @@ def test_runs_become_records(tmp_path: Path) -> None:
     publish([new], "synonyms", machine="m", root=tmp_path)
     assert [r.machine for r in load_records(tmp_path)["synonyms"].values()] == ["m", "two cores"]
     assert file.read_text().count("\n  {") == 2
+    _, records = publish([new, old], "both", [old], root=tmp_path)
+    assert len(records) == 3  # no difference of the one from itself
 
 
 def test_runs_that_do_not_belong_together_are_refused(tmp_path: Path) -> None:
