@@ -467,10 +467,10 @@ class Overlap:
     files: Files = Files()
 
     def run(self) -> str:
-        from benchmarks.overlap import checksum_of_names, format_overlaps, overlaps, save_overlaps
+        from benchmarks.overlap import format_overlaps, overlaps, save_overlaps
 
         counts = overlaps(self.task, self.graph, self.model, self.ckpt, self.files)
-        save_overlaps(counts, checksum_of_names(self.graph, self.model, self.ckpt))
+        save_overlaps(counts)
         return format_overlaps(counts)
 
 

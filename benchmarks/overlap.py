@@ -16,7 +16,7 @@ GAD's sentences came without them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -41,10 +41,11 @@ KINDS = ("ner", "nested", "relation")
 
 
 class OverlapCounts(NamedTuple):
-    """What the names were of, {task: its overlap, None without mentions}, {task: why it was not
-    counted}, {task: a checksum of its mentions}."""
+    """What the names were of, {graph or model: its checksum}, {task: its overlap, None without
+    mentions}, {task: why it was not counted}, {task: a checksum of its mentions}."""
 
     source: str
+    names: dict[str, str]
     overlaps: dict[str, Overlap | None]
     missing: dict[str, str]
     checksums: dict[str, str]
@@ -57,6 +58,16 @@ class Overlap(NamedTuple):
     known: int
     different: int
     different_known: int
+
+    @property
+    def share(self) -> float:
+        """Known mentions over all."""
+        return self.known / max(self.mentions, 1)
+
+    @property
+    def different_share(self) -> float:
+        """Known mentions over all, of different ones."""
+        return self.different_known / max(self.different, 1)
 
 
 def form(name: str) -> str:
@@ -126,14 +137,15 @@ def overlap(mentions: Sequence[str], graph_names: set[str]) -> Overlap:
 
 def known_forms(
     graph: str | None, model: str | None, ckpt: str | None = None
-) -> tuple[str, set[str]]:
-    """(what is asked, the forms of its names): a model's entities, or a graph (default: hpo).
-    Raises InputError for both."""
+) -> tuple[str, set[str], dict[str, str]]:
+    """(what is asked, the forms of its names, {graph or model: its checksum}): a model's entities,
+    or a graph (default: hpo). Raises InputError for both."""
     if model and graph:
         raise InputError("GRAPH= and MODEL=: expected one of the two")
     if model:
-        return model, model_forms(model, ckpt)
-    return graph or "hpo", graph_forms(graph_folder(graph or "hpo"))
+        return model, model_forms(model, ckpt), {"model": encoder(model, ckpt).identity}
+    folder = graph_folder(graph or "hpo")
+    return graph or "hpo", graph_forms(folder), {"graph": content_digest(folder)}
 
 
 def overlaps(
@@ -155,7 +167,7 @@ def overlaps(
         raise InputError(
             f"{wrong[0]}: a task without annotated mentions; expected one of entities or relations"
         )
-    forms, graph_names = known_forms(graph, model, ckpt)
+    source, forms, names_checksum = known_forms(graph, model, ckpt)
     counted: dict[str, Overlap | None] = {}
     missing: dict[str, str] = {}
     checksums: dict[str, str] = {}
@@ -168,40 +180,27 @@ def overlaps(
         except InputError as error:
             missing[definition.name] = str(error)
             continue
-        counted[definition.name] = None if several is None else overlap(several, graph_names)
+        counted[definition.name] = None if several is None else overlap(several, forms)
         checksums[definition.name] = digest(several)
     if not counted:
         raise InputError(
             "no set could be counted:\n" + "\n".join(f"  {n}: {why}" for n, why in missing.items())
         )
-    return OverlapCounts(forms, counted, missing, checksums)
+    return OverlapCounts(source, names_checksum, counted, missing, checksums)
 
 
-def save_overlaps(counts: OverlapCounts, names: Mapping[str, str]) -> list[Result]:
-    """The counts of each set as a result, for `kepl publish`.
-
-    names: {what had the names: its checksum}, of :func:`checksum_of_names`.
-    """
+def save_overlaps(counts: OverlapCounts) -> list[Result]:
+    """The counts of each set as a result, for `kepl publish`."""
     results = []
     for name, count in counts.overlaps.items():
         if count is None:
             continue
-        scores = {
-            **count._asdict(),
-            "share": count.known / max(count.mentions, 1),
-            "different_share": count.different_known / max(count.different, 1),
-        }
-        data = {**names, "mentions": counts.checksums[name]}
+        shares = {"share": count.share, "different_share": count.different_share}
+        scores = count._asdict() | shares
+        data = {**counts.names, "mentions": counts.checksums[name]}
         result = save_measurement("overlap", name, "share", {OVERALL: scores}, counts.source, data)
         results.append(result)
     return results
-
-
-def checksum_of_names(graph: str | None, model: str | None, ckpt: str | None) -> dict[str, str]:
-    """{what :func:`known_forms` reads of these: its checksum}."""
-    if model:
-        return {"model": encoder(model, ckpt).identity}
-    return {"graph": content_digest(graph_folder(graph or "hpo"))}
 
 
 def format_overlaps(counts: OverlapCounts) -> str:
@@ -213,13 +212,9 @@ def format_overlaps(counts: OverlapCounts) -> str:
         if count is None:
             lines.append(f"{name:<16}{'-':>10}")
             continue
-        shares = [
-            count.known / max(count.mentions, 1),
-            count.different_known / max(count.different, 1),
-        ]
         lines.append(
-            f"{name:<16}{count.mentions:>10,}{count.known:>10,}{shares[0]:>8.1%}"
-            f"{count.different:>11,}{count.different_known:>10,}{shares[1]:>8.1%}"
+            f"{name:<16}{count.mentions:>10,}{count.known:>10,}{count.share:>8.1%}"
+            f"{count.different:>11,}{count.different_known:>10,}{count.different_share:>8.1%}"
         )
     return "\n".join(
         [

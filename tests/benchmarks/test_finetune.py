@@ -24,6 +24,7 @@ from core.tracking import ROOT
 from datamodules.options import Files
 from datamodules.tasks import Tagged, save_task
 from datamodules.tasks.prepare import all_tasks
+from experiments import seeds as seeds_module
 from experiments.finetuned_names import NotTrained
 from experiments.names import encoder
 from experiments.recipes import options, recipes
@@ -46,6 +47,21 @@ def finetune(
     args = "--data.init_args.batch_size 8 --model.init_args.lr 0.003"
     settings = {"args": args} | more
     return Finetune(task=name, model=model, seeds=seeds, files=Files(data=data), **settings).run()
+
+
+def test_the_estimate_is_of_the_share_that_is_trained_on(
+    folder: str, tmp_path: Path, runs: Path, caplog: pytest.LogCaptureFixture, monkeypatch: Any
+) -> None:
+    def stop(some: Any) -> str:
+        raise InputError("nothing is trained here")
+
+    monkeypatch.setattr(seeds_module, "begin_parent", stop)
+    data = tasks.write(tmp_path / "t", "ner")
+    for share, count in ((1.0, 24), (0.5, 12)):
+        with caplog.at_level("INFO"), pytest.raises(InputError, match="nothing is trained here"):
+            finetune("NCBI", data, folder, "1", share=share)
+        assert f"{count} training examples" in caplog.text
+        caplog.clear()
 
 
 def test_two_seeds_of_two_encoders_are_scored_tracked_and_compared(
