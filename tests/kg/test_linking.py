@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from benchmarks.perf.speed.linking import NgramLinker
@@ -18,7 +18,7 @@ from core.files import InputError
 from kg.graph import KINDS, table
 from kg.linking import DictionaryLinker, forms
 from kg.linking.abbreviations import ShortForms, definitions
-from kg.linking.matcher import FUNCTION_WORDS
+from kg.linking.matcher import FUNCTION_WORDS, MARKS
 from kg.linking.normal import LEVELS, difference
 from kg.linking.passage import Passage
 from kg.linking.tokens import fold_case, word_starts, words
@@ -98,47 +98,68 @@ def slow_link(
     pieces, mentions, i = slow_words(text), [], 0
     passage = Passage(text, level)  # tests/kg/test_linking_normal.py has its sentences by hand
     left_out = skipped([w for w, _ in pieces]) if level != "exact" else [False] * len(pieces)
+
+    def candidates(n: int) -> tuple[bool, list[tuple]]:
+        """(whether a name has the form of the n words from i on, those names that they mean)."""
+        here, has_form, meant = [w for w, _ in pieces[i : i + n]], False, []
+        for entity, name, kind in names:
+            own = [w for w, _ in slow_words(name)]
+            differs = slow_difference(own, here, level)
+            if differs is None:
+                continue
+            if len(name.strip()) < 2 or not any(c.isalpha() for c in name):
+                continue
+            if name.strip().lower() in FUNCTION_WORDS and not name.isupper():
+                continue
+            if (
+                kind in ("related", "broad")
+                and name.isalpha()
+                and name.isascii()
+                and name[1:].islower()
+            ):
+                continue
+            has_form = True
+            kept = (
+                own
+                if level == "exact"
+                else [w for w, out in zip(own, skipped(own), strict=True) if not out]
+            )
+            short = len(kept) == 1 and (
+                len(kept[0]) <= 3 or (kept[0].isupper() and len(kept[0]) <= 6)
+            )
+            if short and own != here:
+                continue
+            if short and here[0] in ("AL", "WAS") and passage.is_capitals(pieces[i][1]):
+                continue
+            place = KINDS.index(kind) if kind in KINDS else len(KINDS)
+            meant.append((differs, place, own != here, -degree.get(entity, 0), entity))
+        return has_form, meant
+
+    def with_marks(n: int) -> tuple[int, list[tuple]]:
+        """The same of the n words and the marks that follow without a blank, as in HCO3-."""
+        for more in range(n + 1, min(n + MARKS, len(pieces) - i) + 1):
+            (before, at), (mark, place) = pieces[i + more - 2], pieces[i + more - 1]
+            if mark.isalnum() or place != at + len(before):
+                break
+            if found := candidates(more)[1]:
+                return more, found
+        return n, []
+
     while i < len(pieces):
-        best = None
+        best, is_longest = None, True
         for n in range(len(pieces) - i, 0, -1):
             if left_out[i] or left_out[i + n - 1]:
                 continue
-            here = [w for w, _ in pieces[i : i + n]]
-            if not passage.is_in_one_statement(pieces[i][1], pieces[i + n - 1][1] + len(here[-1])):
+            end = pieces[i + n - 1][1] + len(pieces[i + n - 1][0])
+            if not passage.is_in_one_statement(pieces[i][1], end):
                 continue
-            candidates = []
-            for entity, name, kind in names:
-                own = [w for w, _ in slow_words(name)]
-                differs = slow_difference(own, here, level)
-                if differs is None:
-                    continue
-                if len(name.strip()) < 2 or not any(c.isalpha() for c in name):
-                    continue
-                if name.strip().lower() in FUNCTION_WORDS and not name.isupper():
-                    continue
-                if (
-                    kind in ("related", "broad")
-                    and name.isalpha()
-                    and name.isascii()
-                    and name[1:].islower()
-                ):
-                    continue
-                kept = (
-                    own
-                    if level == "exact"
-                    else [w for w, out in zip(own, skipped(own), strict=True) if not out]
-                )
-                short = len(kept) == 1 and (
-                    len(kept[0]) <= 3 or (kept[0].isupper() and len(kept[0]) <= 6)
-                )
-                if short and own != here:
-                    continue
-                if short and here[0] in ("AL", "WAS") and passage.is_capitals(pieces[i][1]):
-                    continue
-                place = KINDS.index(kind) if kind in KINDS else len(KINDS)
-                candidates.append((differs, place, own != here, -degree.get(entity, 0), entity))
-            if candidates:
-                best = n, min(candidates)[4]
+            has_form, found = candidates(n)
+            words = n
+            if has_form and not found and is_longest:
+                words, found = with_marks(n)
+            is_longest = is_longest and not has_form
+            if found:
+                best = words, min(found)[4]
                 break
         if best:
             start, (last, at) = pieces[i][1], pieces[i + best[0] - 1]
@@ -182,6 +203,8 @@ TEXT = st.lists(st.tuples(st.sampled_from([*PIECES, "unknown", "("]), SPACE), ma
 @given(
     ROWS, TEXT, st.dictionaries(st.sampled_from("ABC"), st.integers(0, 2)), st.sampled_from(LEVELS)
 )
+@example([("A", "al -", "preferred")], [("al", ""), ("-", "")], {}, "normal")
+@example([("A", "al -", "preferred")], [("al", " "), ("-", "")], {}, "normal")
 def test_equals_slow_linker(rows, text, degree, level):
     rows = [*rows, ("A", "anchor word", "preferred")]  # at least one name that can match
     text = "".join(itertools.chain.from_iterable(text))
