@@ -21,6 +21,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from benchmarks.measurements import save_measurement
+from benchmarks.results import OVERALL
+from core.json_files import digest
 from datamodules import blurb
 from kg.build.sources import hpo
 from kg.linking import sentences
@@ -38,7 +41,8 @@ Gold = dict[tuple[int, int], frozenset[str]]  # place -> the entities that are r
 def print_scores_of_forms() -> None:
     """Score the dictionary on HPO's definitions, at each level of forms.
 
-    Strict precision, recall and F1, with all kinds of names and with the close ones.
+    Strict precision, recall and F1, with all kinds of names and with the close ones. They are kept
+    for `kepl publish`.
     """
     graph = hpo.read()
     rows = [
@@ -47,15 +51,20 @@ def print_scores_of_forms() -> None:
     names = graph.names.take(pa.array(rows))
     texts = [text for _, _, text in hpo.texts()][:TEXTS]
     gold = stem_matches(names, texts)
+    checksums = {"names": digest(names.to_pylist()), "texts": digest(texts)}
+    scores: dict[str, dict[str, float]] = {}
     for level in LEVELS:
         for kinds in (None, CLOSE):
             linker = DictionaryLinker(names, graph.ids, graph.degree(), forms=level, kinds=kinds)
             precision, recall, f1 = score_linker(linker, texts, gold)
             names_text = "all names" if kinds is None else "close names"
+            scores[f"{level}, {names_text}"] = {"precision": precision, "recall": recall, "f1": f1}
             print(
                 f"{level}, {names_text}: P {precision:.1f}, R {recall:.1f}, F1 {f1:.1f},"
                 f" {sum(map(len, gold)):,} places"
             )
+    scores[OVERALL] = scores["inflected, all names"]  # the default
+    save_measurement("forms", "HPO's definitions", "f1", scores, data=checksums)
 
 
 def stem_matches(names: pa.Table, texts: Sequence[str]) -> list[Gold]:
@@ -140,15 +149,22 @@ def print_scores_of_splitters(archive: Path) -> None:
     }
     documents = list(_documents(archive))
     random.Random(0).shuffle(documents)
+    documents = documents[:DOCUMENTS]
+    checksums = {"documents": digest(documents)}
     for name, split in splitters.items():
         counts = np.zeros(3)
-        for document in documents[:DOCUMENTS]:
+        for document in documents:
             gold = set(np.cumsum([len(sentence) + 1 for sentence in document[:-1]]).tolist())
             predicted = {start for start in split(" ".join(document)) if start}
             counts += [len(gold & predicted), len(predicted), len(gold)]
         right, found_count, wanted = counts
-        scores = right / found_count, right / wanted, 2 * right / (found_count + wanted)
-        print(f"{name}: P {100 * scores[0]:.1f}, R {100 * scores[1]:.1f}, F1 {100 * scores[2]:.1f}")
+        scores = {
+            "precision": 100 * right / found_count,
+            "recall": 100 * right / wanted,
+            "f1": 200 * right / (found_count + wanted),
+        }
+        print(f"{name}: " + ", ".join(f"{metric} {score:.1f}" for metric, score in scores.items()))
+        save_measurement("sentences", "DDI's sentences", "f1", {OVERALL: scores}, name, checksums)
 
 
 def _documents(archive: Path) -> Iterator[list[str]]:

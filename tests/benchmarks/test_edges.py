@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import subprocess
+import zipfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 
 from benchmarks import peers, sweep
+from benchmarks.linking import forms
 from benchmarks.linking.ends import Annotated, Place
 from benchmarks.linking.forms import score_linker
 from benchmarks.papers.smedbert.diagnosis import MEASURES, measures
 from benchmarks.probing import Probing, count_beams
+from benchmarks.publish import load_runs
 from core.files import InputError
+from kg.graph import table
 
 
 @pytest.mark.parametrize(
@@ -100,3 +106,49 @@ def test_lengths_of_vectors_are_means_over_names() -> None:
     by_place = dict(zip(range(len(MEASURES)), found.values(), strict=True))
     assert (by_place[0], by_place[1]) == pytest.approx((1.0, 0.0))
     assert (by_place[6], by_place[7]) == pytest.approx((3.0, 6.0))
+
+
+def test_what_forms_of_names_are_worth_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = {
+        "id": ["HP:1", "HP:2"],
+        "name": ["kidney cyst", "Sjögren disease"],
+        "language": ["en", "en"],
+        "kind": ["preferred", "preferred"],
+        "source": ["hpo", "hpo"],
+    }
+    graph = SimpleNamespace(
+        names=table("names", names),
+        ids=pa.array(["HP:1", "HP:2"]),
+        degree=lambda: np.zeros(2, int),
+    )
+    texts = ["Two kidney cysts and a kidney cyst.", "Sjögren disease."]
+    monkeypatch.setattr(forms.hpo, "read", lambda: graph)
+    monkeypatch.setattr(forms.hpo, "texts", lambda: [("HP:1", "comment", text) for text in texts])
+    monkeypatch.setenv("KEPL_RUNS", str(tmp_path))
+    forms.print_scores_of_forms()
+    assert "inflected, all names: P 100.0, R 100.0, F1 100.0, 3 places" in capsys.readouterr().out
+    (result,) = load_runs([tmp_path])
+    recall = {part: scores["recall"] for part, scores in result.scores.items()}
+    assert recall["overall"] == recall["inflected, all names"] == 100
+    assert recall["exact, all names"] == pytest.approx(200 / 3)  # no plural
+    assert set(result.data) == {"names", "texts"}
+
+
+def test_scores_of_splitters_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    xml = (
+        '<document><sentence text="It rose."/><sentence text="It fell, as vs. before."/></document>'
+    )
+    with zipfile.ZipFile(tmp_path / "ddi.zip", "w") as archive:
+        archive.writestr("a.xml", xml)
+    monkeypatch.setenv("KEPL_RUNS", str(tmp_path / "runs"))
+    forms.print_scores_of_splitters(tmp_path / "ddi.zip")
+    scores = {result.label: result.scores["overall"] for result in load_runs([tmp_path / "runs"])}
+    assert set(scores) == {
+        "kg.linking.sentences",
+        "datamodules.blurb",
+        "pySBD",
+        "spaCy's sentencizer",
+    }
+    assert scores["kg.linking.sentences"] == {"precision": 100.0, "recall": 100.0, "f1": 100.0}
