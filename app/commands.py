@@ -60,40 +60,38 @@ class Pretrain:
     inputs: Inputs = Inputs()
     machine: Machine = Machine()
 
-    def run(self) -> None:
+    def run(self) -> str:
         if self.rehearse is not None or self.scale is not None:
             from benchmarks.perf.rehearse import run_rehearsal
 
-            print(
-                run_rehearsal(
-                    self.paper,
-                    self.profile,
-                    self.rehearse,
-                    self.scale,
-                    self.inputs,
-                    self.machine,
-                    self.seed,
-                    self.variants,
-                    self.args,
-                    self.plan,
-                )
-            )
-            return
-        from experiments.pretrain import pretrain
-
-        print(
-            pretrain(
+            return run_rehearsal(
                 self.paper,
                 self.profile,
+                self.rehearse,
+                self.scale,
                 self.inputs,
                 self.machine,
                 self.seed,
-                self.fresh,
                 self.variants,
                 self.args,
                 self.plan,
             )
+        from benchmarks.pretraining import save_pretrainings
+        from experiments.pretrain import pretrain
+
+        trained = pretrain(
+            self.paper,
+            self.profile,
+            self.inputs,
+            self.machine,
+            self.seed,
+            self.fresh,
+            self.variants,
+            self.args,
+            self.plan,
         )
+        save_pretrainings(trained)
+        return trained.report
 
 
 @dataclass(frozen=True, kw_only=True)

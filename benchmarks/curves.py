@@ -22,6 +22,7 @@ from benchmarks.curve_figure import Line, draw_lines
 from benchmarks.finetune import score_seeds, spread
 from benchmarks.groups import Group, group_results
 from benchmarks.paired_tests import versus
+from benchmarks.pretraining import save_pretrainings
 from benchmarks.results import TRIVIAL, Result, list_stored
 from core.files import InputError
 from core.tracking import newest_export
@@ -80,7 +81,7 @@ def train_missing(systems: dict[str, str]) -> None:
     for name in missing:
         LOG.info(f"{systems[name]} is missing: it is pre-trained first")
         paper, _, stem = systems[name].partition("/")
-        pretrain(paper, variants=[name] if stem else [])
+        save_pretrainings(pretrain(paper, variants=[name] if stem else []))
 
 
 def epochs_of(task: str, share: float, epochs: int | None) -> int | None:

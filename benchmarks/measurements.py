@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from benchmarks.results import MEASURED, OVERALL, Model, Result, result_folder, save_result
 
@@ -16,6 +17,7 @@ def save_measurement(
     model: str = "kepl",
     data: Mapping[str, str] | None = None,
     unit: str = "",
+    settings: Mapping[str, Any] | None = None,
 ) -> Result:
     """Save the numbers of one measurement; a later one of the same task and model replaces it.
 
@@ -25,6 +27,7 @@ def save_measurement(
     model    whose numbers they are
     data     {what was read: its checksum}
     unit     of rates
+    settings what else one measurement differs in from another of the task
     Raises ValueError for another kind, or scores without `metric`.
     """
     if kind not in MEASURED or metric not in scores.get(OVERALL, {}):
@@ -34,7 +37,7 @@ def save_measurement(
         task=task,
         split="",
         metric=metric,
-        protocol={"task": task},
+        protocol={"task": task, **(settings or {})},
         model=Model(model),
         scores=scores,
         data=dict(data or {}),

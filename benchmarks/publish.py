@@ -32,8 +32,8 @@ def load_runs(folders: Sequence[Path]) -> list[Result]:
         files = sorted(folder.glob(f"**/{FILE}"))
         if not files:
             raise InputError(
-                f"{folder}: expected a folder with {FILE}, which kepl finetune, evaluate, synonyms,"
-                " probe, overlap and measure speed write"
+                f"{folder}: expected a folder with {FILE}, which kepl pretrain, finetune, evaluate,"
+                " synonyms, probe, overlap and measure write"
             )
         results |= {str(file.parent.resolve()): load_result(file.parent) for file in files}
     return sorted(results.values(), key=lambda r: r.created)
@@ -113,13 +113,14 @@ def check_scores(results: Sequence[Result]) -> None:
 
 def score_records(group: Group, machine: str) -> list[Record]:
     """A record of a system's score; of a linker's one for each of its scores, and for those of
-    every kind of span that was counted text by text."""
+    every kind of span that was counted text by text; of a pre-training's one for each metric,
+    before training and after."""
     first = group.results[0]
     records = [record_of(group, machine)]
-    if first.kind != "linking":
+    if first.kind not in ("linking", "pretraining"):
         return records
     for part, scores in first.scores.items():
-        if part != OVERALL and part not in first.tallies:
+        if first.kind == "linking" and part != OVERALL and part not in first.tallies:
             continue
         for metric in scores:
             if metric != "examples" and (part, metric) != (OVERALL, first.metric):

@@ -32,8 +32,8 @@ from experiments.recipes import default_stem, recipes
 LOG = logging.getLogger(__name__)
 FILE, OUTCOMES = "result.json", "outcomes.parquet"
 #: kinds of what is counted or timed, not scored over examples (benchmarks.measurements)
-MEASURED = ("speed", "overlap", "forms", "sentences")
-KINDS = ("finetune", "linking", "synonyms", "probing", *MEASURED)
+MEASURED = ("speed", "scale", "search", "engines", "overlap", "forms", "sentences")
+KINDS = ("finetune", "linking", "synonyms", "probing", "pretraining", *MEASURED)
 #: groups of scores: all examples; the split that chose the epoch
 OVERALL, SELECT = "overall", "select"
 #: name of the system that trains nothing (benchmarks.trivial)
@@ -68,7 +68,7 @@ def short_name(name: str) -> str:
 class Result:
     """One score, of one seed.
 
-    kind      finetune, linking, synonyms, probing, or one of MEASURED
+    kind      finetune, linking, synonyms, probing, pretraining, or one of MEASURED
     metric    the task's own;  split  the split that it is of
     protocol  what scores of one column must have in common, by name
     options   what distinguishes the system from others of the same model; it is in the label

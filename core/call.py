@@ -284,7 +284,8 @@ def invoke(function: Callable[..., Any], arguments: Mapping[str, Any]) -> int:
     """Call a command, or make its record and run it, and print what it returns. Returns the exit
     code.
 
-    A record has `run`, and `show` where what it returns is printed in words of its own.
+    A record has `run`, and `show` where what it returns is printed in words of its own; of an
+    object with a `report` that is printed.
     """
     if isinstance(function, type):
         record = function(**arguments)
@@ -293,6 +294,7 @@ def invoke(function: Callable[..., Any], arguments: Mapping[str, Any]) -> int:
             result = record.show(result)
     else:
         result = function(**arguments)
+    result = getattr(result, "report", result)
     if isinstance(result, str):
         print(result)
     if isinstance(result, Path):

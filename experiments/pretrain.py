@@ -29,7 +29,8 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from string import Formatter
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -45,6 +46,19 @@ from experiments.names import Encoder, encoder
 from experiments.stages import Stage, run_stages
 
 LOG = logging.getLogger(__name__)
+
+
+class Pretrained(NamedTuple):
+    """What a pipeline trained.
+
+    report  where checkpoints and MLflow runs are, and how the metrics moved
+    runs    {training: its run's folder, steps, and metrics at start and end}
+    metric  of held-out data that stands for the others: the first of the pipeline's report
+    """
+
+    report: str
+    runs: Mapping[str, dict[str, Any]] = MappingProxyType({})
+    metric: str = ""
 
 
 def papers() -> list[str]:
@@ -347,9 +361,8 @@ def pretrain(
     variants: Sequence[str] = (),
     args: str = "",
     plan: bool = False,
-) -> str:
-    """Run all stages; returns where checkpoints and MLflow runs are and how the metrics moved.
-    plan: only list the stages.
+) -> Pretrained:
+    """Run all stages. plan: only list them.
 
     variants: these of the pipeline's trainings instead of its usual ones.  args: further words for
         LightningCLI.
@@ -363,7 +376,7 @@ def pretrain(
     )
     stages = commands(paper, profile, work, inputs, where, seed, fresh, variants, args, plan)
     if plan:
-        return "\n".join(f"# {stage.title}\n{stage.command}" for stage in stages)
+        return Pretrained("\n".join(f"# {stage.title}\n{stage.command}" for stage in stages))
     if estimate := pipeline["profiles"][profile].get("estimate"):
         LOG.info(f"This is paper-sized work. {estimate}")
     work.mkdir(parents=True, exist_ok=True)
@@ -372,11 +385,13 @@ def pretrain(
         s.result: read_json(work / f"result-{s.result}.json") for s in stages if s.result
     }
     if not results:
-        return (
+        return Pretrained(
             f"What was made is in {work}. Trained tables are MLflow runs of the experiment kg (make"
             " dashboard)."
         )
-    return describe_results(pipeline["report"], results, bool(variants))
+    report = pipeline["report"]
+    metric = next(iter(report["rows"].values()))
+    return Pretrained(describe_results(report, results, bool(variants)), results, metric)
 
 
 def run_groups(stages: Sequence[Stage], work: Path) -> None:

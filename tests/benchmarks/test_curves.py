@@ -29,7 +29,7 @@ from core.files import InputError
 from core.json_files import write_json
 from datamodules.tasks.prepare import find_task
 from experiments.machine import SeedTraining
-from experiments.pretrain import pipeline_of
+from experiments.pretrain import Pretrained, pipeline_of
 from tests.fakes import results as fake
 
 
@@ -247,7 +247,12 @@ def test_a_name_that_means_nothing_is_refused_before_anything_is_trained(
     runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trained: list[list[str]] = []
-    monkeypatch.setattr(curves, "pretrain", lambda paper, variants: trained.append(variants))
+
+    def train(paper: str, variants: list[str]) -> Pretrained:
+        trained.append(variants)
+        return Pretrained("")
+
+    monkeypatch.setattr(curves, "pretrain", train)
     with pytest.raises(InputError, match="no model 'smedbret'"):
         curves.train_missing({"marks": "smedbert/pretrain_marks", "y": "smedbret"})
     assert trained == []

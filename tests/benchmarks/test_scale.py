@@ -12,8 +12,8 @@ from benchmarks.perf import scale
 from benchmarks.perf.scale import search as scale_search
 from benchmarks.perf.scale import stages
 from benchmarks.perf.scale.stages import STAGES
+from benchmarks.results import list_stored
 from core.files import InputError
-from core.json_files import read_json
 from tests.commands import command
 
 
@@ -53,26 +53,35 @@ def test_rows_tell_how_memory_grows(
         and growth[1] == "40 to 80"
         and "bytes an item" in " ".join(growth)
     )
-    assert [row["items"] for row in read_json(runs / "scale.json")] == [40, 80] and (
-        runs / "scale.png"
-    ).is_file()
+    assert [row["items"] for row in scale.stored_rows()] == [40, 80]
+    assert (runs / "scale.png").is_file()
 
 
-def test_rows_are_kept_in_the_stages_order_and_drawn(tmp_path: Path) -> None:
-    file = tmp_path / "scale.json"
-    for stage, items, memory in (
-        ("trie, load", 10, 300),
-        ("linking", 100, 400),
+def test_rows_are_kept_in_the_stages_order_and_drawn(runs: Path) -> None:
+    stages_by_name = {stage.name: stage for stage in STAGES}
+    for name, items, memory in (
         ("trie, load", 100, 310),
-        ("trie, load", 10, 290),
+        ("linking", 100, 400),
+        ("trie, load", 10, 300),
+        ("trie, load", 10, 290),  # in place of the one before
     ):
-        scale.keep(
-            {"stage": stage, "unit": "names", "items": items, "seconds": 0.5, "memory": memory},
-            file,
-        )
-    found = [(row["stage"], row["items"], row["memory"]) for row in read_json(file)]
+        figures = {"seconds": 0.5, "memory": memory, "files": 3, "bytes": 0}
+        scale.save_stage(stages_by_name[name], items, figures)
+    found = [(row["stage"], row["items"], row["memory"]) for row in scale.stored_rows()]
     assert found == [("linking", 100, 400), ("trie, load", 10, 290), ("trie, load", 100, 310)]
-    assert file.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+    assert (runs / "scale.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_figures_of_a_search_are_kept(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    measured = [
+        {"backend": "torch", "items": 10, "bytes": 80, "queries_s": 100},
+        {"backend": "hnsw", "items": 10, "bytes": 99, "queries_s": 700},
+    ]
+    monkeypatch.setattr(scale_search, "measure", lambda *arguments: measured)
+    scale_search.print_search(10, 4, 2, ("torch", "hnsw"), json=True)
+    (result,) = list_stored("search")
+    assert result.task == "search among 10 names" and result.value() == 100
+    assert result.value(group="hnsw") == 700 and result.protocol["size"] == 4
 
 
 def test_a_stage_that_fails_is_reported(tmp_path: Path, preloaded: None) -> None:

@@ -272,7 +272,7 @@ def test_a_graph_embedding_is_trained(
     sizes = {"epochs": 1, "warm_epochs": 1, "dim": 8, "relation_dim": 8, "held_out": 10}
     short["profiles"]["small"]["stages"][-1]["arguments"] |= sizes
     monkeypatch.setattr(pretrain, "pipeline_of", lambda name: short)
-    told = pretrain.pretrain("kg/cmekg_transr", "small", Inputs(graph=(str(graph),)))
+    told = pretrain.pretrain("kg/cmekg_transr", "small", Inputs(graph=(str(graph),))).report
     (folder,) = (runs / "data").glob("kg-cmekg_transr-small-*")
     assert EmbeddingTable.load(folder / "transr").projection is not None
     assert str(folder) in told
@@ -386,7 +386,7 @@ def test_machines(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_plan_runs_nothing(runs: Path) -> None:
-    lines = pretrain.pretrain("kebiolm", "small", seed=7, plan=True).splitlines()
+    lines = pretrain.pretrain("kebiolm", "small", seed=7, plan=True).report.splitlines()
     stages = commands("kebiolm", "small", runs / "data" / "kebiolm-small", seed=7, plan=True)
     assert [line for line in lines if not line.startswith("#")] == [s.command for s in stages]
     assert not (runs / "data").exists()
@@ -481,7 +481,7 @@ def test_the_whole_pipeline_on_a_small_graph(tmp_path: Path) -> None:
     program = (
         "from core.logs import set_up; from experiments.machine import Inputs, Machine; set_up();"
         f" from experiments.pretrain import pretrain; print(pretrain('kebiolm', 'small', {inputs},"
-        " Machine(workers=2), args='--trainer.max_steps 3'))"
+        " Machine(workers=2), args='--trainer.max_steps 3').report)"
     )
     for expected in ("KeBioLM from TransE", "already finished"):
         command = [sys.executable, "-c", program]

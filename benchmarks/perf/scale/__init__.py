@@ -5,8 +5,9 @@
 Every stage runs in a process of its own, on one thread, at each number of items. A row says the CPU
 seconds for 1,000 items, the peak of the process's memory (libraries included; what is memory-mapped
 does not count), the most files that were open at once, and the bytes it wrote. A line below a
-stage's rows says by how much memory grew from the smallest to the largest size. The rows are kept
-in runs/scale.json, beside those of earlier runs, and drawn in runs/scale.png.
+stage's rows says by how much memory grew from the smallest to the largest size. Each row is kept as
+a result in runs/scale, in place of an earlier one of its stage and size, and all are drawn in
+runs/scale.png.
 """
 
 from __future__ import annotations
@@ -24,7 +25,6 @@ from benchmarks.perf.scale.picture import draw
 from benchmarks.perf.scale.stages import STAGES, Stage
 from benchmarks.perf.speed._memory import resident, sampling
 from core.files import InputError
-from core.json_files import read_json, write_json
 from core.tracking import runs_folder
 from core.values import split_commas
 
@@ -100,23 +100,35 @@ def print_stage(what: Literal["prepare", "work"], stage: str, items: int, folder
     print(json.dumps(watch_stage(chosen, items, folder) if what == "work" else None))
 
 
-def keep(row: dict[str, Any], file: Path) -> None:
-    """Put a row into the results in `file`, in place of an earlier one of the same stage and size,
-    and draw all of them."""
-    stored = read_json(file) if file.is_file() else []
-    newest = {
-        (stored_row["stage"], stored_row["items"]): stored_row for stored_row in [*stored, row]
-    }
+def save_stage(stage: Stage, items: int, figures: dict[str, float]) -> None:
+    """Save what a stage took as a result, for `kepl publish`, and draw all that are kept."""
+    # here, since the processes whose memory is measured import this module
+    from benchmarks.measurements import save_measurement
+    from benchmarks.results import OVERALL
+
+    task = f"{stage.name}, {format_count(items)} {stage.unit}"
+    settings = {"stage": stage.name, "unit": stage.unit, "items": items}
+    save_measurement("scale", task, "memory", {OVERALL: figures}, settings=settings)
+    draw(stored_rows(), runs_folder() / "scale.png")
+
+
+def stored_rows() -> list[dict[str, Any]]:
+    """What was measured of each stage, {stage, unit, items, seconds, memory, files, bytes}: in the
+    order of stages, then of sizes."""
+    from benchmarks.results import OVERALL, list_stored
+
     order = {stage.name: number for number, stage in enumerate(STAGES)}
-    results = [stored_row for stored_row in newest.values() if stored_row["stage"] in order]
-    results.sort(key=lambda stored_row: (order[stored_row["stage"]], stored_row["items"]))
-    write_json(file, results)
-    draw(results, file.with_suffix(".png"))
+    rows = [
+        {**result.protocol, **result.scores[OVERALL]}
+        for result in list_stored("scale")
+        if result.protocol["stage"] in order
+    ]
+    return sorted(rows, key=lambda row: (order[row["stage"]], row["items"]))
 
 
-def rows(sizes: list[int], only: str | None, place: Path, results: Path) -> None:
-    """Print rows of COLUMNS for each stage and size, as they come, then the growth of its memory;
-    they are kept in `results`."""
+def print_rows(sizes: list[int], only: str | None, place: Path) -> None:
+    """Print rows of COLUMNS for each stage and size, as they come, then the growth of its
+    memory."""
     for stage in STAGES:
         if only and only not in (stage.unit, stage.name):
             continue
@@ -132,7 +144,7 @@ def rows(sizes: list[int], only: str | None, place: Path, results: Path) -> None
                 f"{measured_row['bytes'] / 1e6:.1f}",
             ]
             print("| " + " | ".join(row) + " |", flush=True)
-            keep({"stage": stage.name, "unit": stage.unit, "items": items, **measured_row}, results)
+            save_stage(stage, items, measured_row)
         if len(sizes) > 1:
             first, last = sizes[0], sizes[-1]
             slope = (measured[last]["memory"] - measured[first]["memory"]) * 1e6 / (last - first)
@@ -153,4 +165,4 @@ def print_scale(
     numbers = [size_of(size) for size in split_commas(sizes)]
     print("| " + " | ".join(COLUMNS) + " |\n" + "|---" * len(COLUMNS) + "|")
     with tempfile.TemporaryDirectory() as place:
-        rows(numbers, only, folder or Path(place), runs_folder() / "scale.json")
+        print_rows(numbers, only, folder or Path(place))

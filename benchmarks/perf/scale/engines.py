@@ -20,7 +20,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from benchmarks.measurements import save_measurement
 from benchmarks.perf.random_data import graph_like, pubmed
+from benchmarks.results import OVERALL
 from core.executor import parts_folder
 from core.json_files import digest
 from core.reading import sha256
@@ -161,4 +163,14 @@ def print_engines(documents: int = 100_000, files: int = 40, names: int = 60_000
     print(" | ".join(COLUMNS))
     for row in rows:
         print(" | ".join(str(row[column]) for column in COLUMNS))
+    figures = {
+        row["way"]: {
+            key: float(value) for key, value in row.items() if isinstance(value, int | float)
+        }
+        for row in rows
+    }
+    figures[OVERALL] = figures["one process"]
+    settings = {"files": files, "names": names}
+    task = f"linking {documents:,} articles"
+    save_measurement("engines", task, "seconds", figures, settings=settings)
     return 0 if all(row["same bytes"] for row in rows) else 1

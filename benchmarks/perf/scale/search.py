@@ -198,5 +198,14 @@ def print_search(
         backends: Backends of the index; the first must be exact.
         json: Print JSON lines.
     """
+    # here, since the processes whose memory is measured import this module
+    from benchmarks.measurements import save_measurement
+    from benchmarks.results import OVERALL
+
     rows = measure(items, size, queries, backends)
+    scores = {row["backend"]: {k: v for k, v in row.items() if k != "backend"} for row in rows}
+    scores[OVERALL] = scores[backends[0]]  # the exact one
+    settings = {"size": size, "queries": queries}
+    task = f"search among {items:,} names"
+    save_measurement("search", task, "queries_s", scores, settings=settings)
     print("\n".join(map(jsons.dumps, rows)) if json else table(rows))

@@ -1,0 +1,53 @@
+"""What a pre-training had measured on held-out data, before and after, as a result that `kepl
+publish` reads: a number for each metric, a mean over the seeds of a paper's runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from benchmarks.results import FILE, OVERALL, Model, Result, load_result, save_result, short_name
+from core.json_files import digest, read_json
+from experiments.pretrain import Pretrained
+
+#: group of scores: before training
+START = "start"
+
+
+def save_pretraining(run: Mapping[str, Any], metric: str) -> Result:
+    """Save what a finished run had measured in its folder; what is there of the same is kept.
+
+    run     folder (runs/<paper>/<stem>/<hash>/seed<k>), steps, and metrics at start and end
+    metric  that stands for the others; one that the run lacks stands aside for its first
+    """
+    folder = Path(run["folder"])
+    scores = {OVERALL: run["end"], START: run["start"]}
+    if (folder / FILE).is_file() and (stored := load_result(folder)).scores == scores:
+        return stored
+    training = folder.parent
+    facts = read_json(folder / "environment.json")
+    result = Result(
+        kind="pretraining",
+        task=f"pre-training of {training.parts[-3]}",
+        split="held-out text",
+        metric=metric if metric in run["end"] else next(iter(run["end"])),
+        protocol={"paper": training.parts[-3]},
+        model=Model(
+            short_name("/".join(training.parts[-3:-1])),
+            f"{training.name}-{folder.name}",
+            digest(scores),
+        ),
+        scores=scores,
+        seed=int(facts["seed"]),
+        data={name: value for name, value in facts.items() if name.startswith("data.")},
+        details={"steps": run["steps"]},
+        commit=facts["commit"],
+        mlflow_run=run["mlflow_run"],
+    )
+    return save_result(result, folder)
+
+
+def save_pretrainings(trained: Pretrained) -> list[Result]:
+    """Save what each run of a pipeline had measured."""
+    return [save_pretraining(run, trained.metric) for run in trained.runs.values()]
