@@ -18,26 +18,22 @@ START = "start"
 def save_pretraining(run: Mapping[str, Any], metric: str) -> Result:
     """Save what a finished run had measured in its folder; what is there of the same is kept.
 
-    run     folder (runs/<paper>/<stem>/<hash>/seed<k>), steps, and metrics at start and end
+    run     as experiments.run reports it: model, run, folder, steps, metrics at start and end
     metric  that stands for the others; one that the run lacks stands aside for its first
     """
     folder = Path(run["folder"])
     scores = {OVERALL: run["end"], START: run["start"]}
     if (folder / FILE).is_file() and (stored := load_result(folder)).scores == scores:
         return stored
-    training = folder.parent
+    paper = run["model"].partition("/")[0]
     facts = read_json(folder / "environment.json")
     result = Result(
         kind="pretraining",
-        task=f"pre-training of {training.parts[-3]}",
+        task=f"pre-training of {paper}",
         split="held-out text",
         metric=metric if metric in run["end"] else next(iter(run["end"])),
-        protocol={"paper": training.parts[-3]},
-        model=Model(
-            short_name("/".join(training.parts[-3:-1])),
-            f"{training.name}-{folder.name}",
-            digest(scores),
-        ),
+        protocol={"paper": paper},
+        model=Model(short_name(run["model"]), run["run"], digest(scores)),
         scores=scores,
         seed=int(facts["seed"]),
         data={name: value for name, value in facts.items() if name.startswith("data.")},

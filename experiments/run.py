@@ -218,8 +218,8 @@ def fit(trainer: pl.Trainer, model: pl.LightningModule, data: Any, checkpoint: P
 
 
 def train(cli: CLI) -> dict[str, Any]:
-    """Train what `cli` describes, from its last checkpoint. Returns the run's folder, MLflow run
-    and scores."""
+    """Train what `cli` describes, from its last checkpoint. Returns the run's name, folder, MLflow
+    run and scores."""
     run, trainer = cli.run, cli.trainer
     if not run.finished:
         if trainer.is_global_zero:
@@ -254,6 +254,8 @@ def train(cli: CLI) -> dict[str, Any]:
         run.journal.tags(read_inherited_tags())  # of a run that was there already, too
         run.close()
     return {
+        "model": f"{run.paper}/{run.stem}",
+        "run": f"{run.checksum}-seed{run.seed}",
         "folder": str(run.folder),
         "checkpoints": str(run.checkpoints),
         "export": str(run.folder / "export"),

@@ -152,11 +152,14 @@ class Run:
         self.experiment, self.name = experiment or paper, name or f"{stem}-seed{seed}"
         self.parent = parent
         self.folder = (
-            Path(folder)
-            if folder
-            else runs_folder() / paper / stem / digest(content(config))[:12] / f"seed{seed}"
+            Path(folder) if folder else runs_folder() / paper / stem / self.checksum / f"seed{seed}"
         )
         self.checkpoints = self.folder / "checkpoints"
+
+    @property
+    def checksum(self) -> str:
+        """What the folder of the run's settings is called, whatever its seed."""
+        return digest(content(self.config))[:12]
 
     @property
     def finished(self) -> bool:

@@ -18,12 +18,20 @@ LOSS = "val/loss_mlm"
 
 def finished_run(runs: Path, stem: str, seed: int, loss: float) -> dict[str, Any]:
     """A run as `experiments.run` leaves and reports it."""
-    folder = runs / "smedbert" / stem / "0123456789ab" / f"seed{seed}"
+    folder = runs / "smedbert" / f"{stem}-{seed}"  # --run_folder may be any
     facts = {"commit": "abc", "seed": str(seed), "data.corpus": "c0", "python": "3.11"}
     write_json(folder / "environment.json", facts)
     end = {LOSS: loss, "val/tokens": 100.0}
     start = {LOSS: 9.0, "val/tokens": 100.0}
-    return {"folder": str(folder), "start": start, "end": end, "steps": 7, "mlflow_run": "m"}
+    return {
+        "model": f"smedbert/{stem}",
+        "run": f"0123456789ab-seed{seed}",
+        "folder": str(folder),
+        "start": start,
+        "end": end,
+        "steps": 7,
+        "mlflow_run": "m",
+    }
 
 
 def test_a_pretraining_becomes_records_over_its_seeds(
