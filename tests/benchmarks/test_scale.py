@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -12,8 +13,10 @@ from benchmarks.perf import scale
 from benchmarks.perf.scale import search as scale_search
 from benchmarks.perf.scale import stages
 from benchmarks.perf.scale.stages import STAGES
-from benchmarks.results import list_stored
+from benchmarks.publish import publish
+from benchmarks.results import list_stored, save_result
 from core.files import InputError
+from core.json_files import digest
 from tests.commands import command
 
 
@@ -82,6 +85,12 @@ def test_figures_of_a_search_are_kept(runs: Path, monkeypatch: pytest.MonkeyPatc
     (result,) = list_stored("search")
     assert result.task == "search among 10 names" and result.value() == 100
     assert result.value(group="hnsw") == 700 and result.protocol["size"] == 4
+    save_result(replace(result, argv=["measure", "search"]), result.folder)
+    _, records = publish([runs / "search"], "g", root=runs)
+    values = {record.id: record.value for record in records}
+    assert values["search-among-10-names-hnsw-queries_s"] == 700
+    settings_checksum = digest(dict(result.protocol))[:16]  # of what decides the vectors
+    assert all(record.data == {"settings": settings_checksum} for record in records)
 
 
 def test_a_stage_that_fails_is_reported(tmp_path: Path, preloaded: None) -> None:
