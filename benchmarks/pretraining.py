@@ -19,7 +19,7 @@ def save_pretraining(run: Mapping[str, Any], metric: str) -> Result:
     """Save what a finished run had measured in its folder; what is there of the same is kept.
 
     run     as experiments.run reports it: model, run, folder, steps, metrics at start and end
-    metric  that stands for the others; one that the run lacks stands aside for its first
+    metric  that stands for the others; where the run lacks it, its first
     """
     folder = Path(run["folder"])
     scores = {OVERALL: run["end"], START: run["start"]}
