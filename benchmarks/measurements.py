@@ -18,6 +18,7 @@ def save_measurement(
     data: Mapping[str, str] | None = None,
     unit: str = "",
     settings: Mapping[str, Any] | None = None,
+    commit: str = "",
 ) -> Result:
     """Save the numbers of one measurement; a later one of the same task and model replaces it.
 
@@ -28,6 +29,7 @@ def save_measurement(
     data     {what was read: its checksum}
     unit     of rates
     settings what else one measurement differs in from another of the task
+    commit   that measured it; empty: the checkout's
     Raises ValueError for another kind, or scores without `metric`.
     """
     if kind not in MEASURED or metric not in scores.get(OVERALL, {}):
@@ -42,5 +44,6 @@ def save_measurement(
         scores=scores,
         data=dict(data or {}),
         details={"unit": unit},
+        commit=commit,
     )
     return save_result(result, result_folder(result))

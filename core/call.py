@@ -95,7 +95,9 @@ COMMANDS = {
         "kg.build.segment.evaluation:score_pieces", "compare with names cut by hand"
     ),
     "graph embed": Command(
-        "kg.vectors.train:Training", "train a graph embedding (TransE, TransR)", ("config",)
+        "benchmarks.embeddings:Embedding",
+        "train a graph embedding (TransE, TransR)",
+        ("config",),
     ),
     "graph neighbours": Command(
         "kg.pagerank.table:rank", "rank the neighbours of every entity by PageRank"

@@ -401,6 +401,7 @@ class Training:
             "train_triples": len(data.training),
             "graph": settings["graph"],
             "mlflow_run": record.journal.run_id,
+            "commit": commit(),
         }
         return table_of(model, data.graph, manifest | ({"warm_scores": before} if before else {}))
 
