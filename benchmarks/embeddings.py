@@ -29,9 +29,13 @@ class Embedding(Training):
             if "warm_scores" in manifest:
                 scores[WARM] = manifest["warm_scores"]
             task = f"link prediction of {Path(self.graph).name} by {self.model}"
-            data = {"graph": manifest["graph"], "table": content_digest(self.out)}
-            settings, made_at = manifest["settings"], manifest["commit"]
             save_measurement(
-                "embedding", task, "mrr", scores, data=data, settings=settings, commit=made_at
+                "embedding",
+                task,
+                "mrr",
+                scores,
+                data={"graph": manifest["graph"], "table": content_digest(self.out)},
+                settings=manifest["settings"],
+                commit=manifest["commit"],
             )
         return table

@@ -6,7 +6,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from benchmarks.results import MEASURED, OVERALL, Model, Result, result_folder, save_result
+from benchmarks.results import (
+    MEASURED,
+    OVERALL,
+    Model,
+    Result,
+    result_folder,
+    save_once,
+    save_result,
+)
 
 
 def save_measurement(
@@ -29,7 +37,7 @@ def save_measurement(
     data     {what was read: its checksum}
     unit     of rates
     settings what else one measurement differs in from another of the task
-    commit   that measured it; empty: the checkout's
+    commit   that measured it, maybe earlier; empty: the checkout's, now
     Raises ValueError for another kind, or scores without `metric`.
     """
     if kind not in MEASURED or metric not in scores.get(OVERALL, {}):
@@ -46,4 +54,5 @@ def save_measurement(
         details={"unit": unit},
         commit=commit,
     )
-    return save_result(result, result_folder(result))
+    save = save_once if commit else save_result
+    return save(result, result_folder(result))

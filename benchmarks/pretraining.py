@@ -3,28 +3,24 @@ publish` reads: a number for each metric, a mean over the seeds of a paper's run
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from benchmarks.results import FILE, OVERALL, Model, Result, load_result, save_result, short_name
+from benchmarks.results import OVERALL, Model, Result, save_once, short_name
 from core.json_files import digest, read_json
-from experiments.pretrain import Pretrained
+from experiments.pretrain import Pretrained, TrainedRun
 
 #: group of scores: before training
 START = "start"
 
 
-def save_pretraining(run: Mapping[str, Any], metric: str) -> Result:
+def save_pretraining(run: TrainedRun, metric: str) -> Result:
     """Save what a finished run had measured in its folder; what is there of the same is kept.
 
-    run     as experiments.run reports it: model, run, folder, steps, metrics at start and end
+    run     as experiments.run reports it
     metric  that stands for the others; where the run lacks it, its first
     """
     folder = Path(run["folder"])
     scores = {OVERALL: run["end"], START: run["start"]}
-    if (folder / FILE).is_file() and (stored := load_result(folder)).scores == scores:
-        return stored
     paper = run["model"].partition("/")[0]
     facts = read_json(folder / "environment.json")
     result = Result(
@@ -41,7 +37,7 @@ def save_pretraining(run: Mapping[str, Any], metric: str) -> Result:
         commit=facts["commit"],
         mlflow_run=run["mlflow_run"],
     )
-    return save_result(result, folder)
+    return save_once(result, folder)
 
 
 def save_pretrainings(trained: Pretrained) -> list[Result]:

@@ -17,7 +17,6 @@ from benchmarks.paired_tests import pair_results
 from benchmarks.records import ROOT, Record, save_records
 from benchmarks.results import FILE, MEASURED, OUTCOMES, OVERALL, Result, load_result
 from core.files import InputError
-from core.json_files import digest
 from models.metrics import score
 
 #: numbers of a measurement that have its unit
@@ -160,8 +159,7 @@ def record_of(group: Group, machine: str, metric: str | None = None, part: str =
 
 def measurement_records(result: Result, machine: str) -> list[Record]:
     """A record for every number of what was counted or timed; one below 1 has three decimals, a
-    count none. What read no data made them from its settings, whose checksum stands for them."""
-    data = dict(result.data) or {"settings": digest(dict(result.protocol))[:16]}
+    count none."""
     records = []
     for group, values in result.scores.items():
         setting = [] if group == OVERALL else [group]
@@ -177,7 +175,7 @@ def measurement_records(result: Result, machine: str) -> list[Record]:
                 unit=f" {result.details['unit']}" if metric in RATES else "",
                 argv=list(result.argv),
                 commit=result.commit,
-                data=data,
+                data=dict(result.data),
                 machine=machine,
             )
             records.append(record)

@@ -207,10 +207,12 @@ def count_complete(root: Path = ROOT) -> str:
     """How many records say all that measures them again, as a line."""
     records = [r for group in load_records(root).values() for r in group.values()]
     complete = sum(bool(r.argv and r.commit and r.data) for r in records)
+    without_data = sum(bool(r.argv and r.commit and not r.data) for r in records)
     copied = sum(bool(r.source) for r in records)
     return (
         f"{len(records):,} records: {complete:,} with their command's words, commit and checksums"
-        f" of data; {len(records) - complete - copied:,} measured before results kept all three;"
+        f" of data; {without_data:,} with command and commit alone;"
+        f" {len(records) - complete - without_data - copied:,} measured before results kept them;"
         f" {copied:,} copied from earlier documents, in {HISTORY} alone"
     )
 

@@ -173,6 +173,16 @@ def save_result(result: Result, folder: str | Path) -> Result:
     return result
 
 
+def save_once(result: Result, folder: str | Path) -> Result:
+    """Save a result of what an earlier command made, unless the folder has the same scores of the
+    same commit: those keep the command that made them."""
+    if (Path(folder) / FILE).is_file():
+        stored = load_result(folder)
+        if (stored.scores, stored.commit) == (result.scores, result.commit):
+            return stored
+    return save_result(result, folder)
+
+
 class _Tallies(Mapping[str, np.ndarray]):
     """Tallies that are read when they are first asked for, and verified against the record's
     checksum."""

@@ -30,7 +30,7 @@ from itertools import groupby
 from pathlib import Path
 from string import Formatter
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import yaml
 
@@ -48,16 +48,32 @@ from experiments.stages import Stage, run_stages
 LOG = logging.getLogger(__name__)
 
 
+class TrainedRun(TypedDict):
+    """What experiments.run reports of a finished run: model is its paper and config, run the name
+    that CKPT= takes, start and end the metrics on held-out data."""
+
+    model: str
+    run: str
+    folder: str
+    checkpoints: str
+    export: str
+    mlflow_run: str
+    tracking_uri: str
+    start: dict[str, float]
+    end: dict[str, float]
+    steps: int
+
+
 class Pretrained(NamedTuple):
     """What a pipeline trained.
 
     report  where checkpoints and MLflow runs are, and how the metrics moved
-    runs    {training: its run's folder, steps, and metrics at start and end}
+    runs    {training: its run}
     metric  of held-out data that stands for the others: the first of the pipeline's report
     """
 
     report: str
-    runs: Mapping[str, dict[str, Any]] = MappingProxyType({})
+    runs: Mapping[str, TrainedRun] = MappingProxyType({})
     metric: str = ""
 
 
@@ -303,7 +319,7 @@ def fill_all(arguments: Mapping[str, Any], values: Mapping[str, Any]) -> dict[st
     return {name: fill(value, values) for name, value in arguments.items()}
 
 
-def table(report: dict[str, str], results: dict[str, dict[str, Any]], column: str = "{}") -> str:
+def table(report: dict[str, str], results: Mapping[str, TrainedRun], column: str = "{}") -> str:
     """Start and end of every reported metric, one pair of columns per run; of several runs each is
     headed by `column` with the run's name in it.
 
@@ -330,7 +346,7 @@ def table(report: dict[str, str], results: dict[str, dict[str, Any]], column: st
     return "\n".join(lines)
 
 
-def counts(template: str, results: dict[str, dict[str, Any]]) -> str:
+def counts(template: str, results: Mapping[str, TrainedRun]) -> str:
     """`template` filled with what the runs counted at their end; a clause with a count that no run
     has is left out.
 
@@ -381,7 +397,7 @@ def pretrain(
         LOG.info(f"This is paper-sized work. {estimate}")
     work.mkdir(parents=True, exist_ok=True)
     run_groups(stages, work)
-    results: dict[str, dict[str, Any]] = {
+    results: dict[str, TrainedRun] = {
         s.result: read_json(work / f"result-{s.result}.json") for s in stages if s.result
     }
     if not results:
@@ -410,7 +426,7 @@ def run_groups(stages: Sequence[Stage], work: Path) -> None:
 
 
 def describe_results(
-    report: Mapping[str, Any], results: dict[str, dict[str, Any]], some: bool
+    report: Mapping[str, Any], results: Mapping[str, TrainedRun], some: bool
 ) -> str:
     """Where the runs are, and a table of their metrics. some: not all trainings were run, and a
     metric of another one has no row."""

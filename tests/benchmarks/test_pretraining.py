@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -11,12 +10,12 @@ from benchmarks.pretraining import save_pretraining, save_pretrainings
 from benchmarks.publish import publish
 from core.json_files import write_json
 from core.tracking import note_command
-from experiments.pretrain import Pretrained
+from experiments.pretrain import Pretrained, TrainedRun
 
 LOSS = "val/loss_mlm"
 
 
-def finished_run(runs: Path, stem: str, seed: int, loss: float) -> dict[str, Any]:
+def finished_run(runs: Path, stem: str, seed: int, loss: float) -> TrainedRun:
     """A run as `experiments.run` leaves and reports it."""
     folder = runs / "smedbert" / f"{stem}-{seed}"  # --run_folder may be any
     facts = {"commit": "abc", "seed": str(seed), "data.corpus": "c0", "python": "3.11"}
@@ -27,6 +26,9 @@ def finished_run(runs: Path, stem: str, seed: int, loss: float) -> dict[str, Any
         "model": f"smedbert/{stem}",
         "run": f"0123456789ab-seed{seed}",
         "folder": str(folder),
+        "checkpoints": str(folder / "checkpoints"),
+        "export": str(folder / "export"),
+        "tracking_uri": "",
         "start": start,
         "end": end,
         "steps": 7,

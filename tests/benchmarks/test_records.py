@@ -352,7 +352,9 @@ def test_what_records_lack_is_counted(tmp_path: Path) -> None:
     lacking = [replace(whole, id="b", argv=()), replace(whole, id="c", source="copied", argv=())]
     save_records("g", [whole, *lacking], tmp_path)
     assert count_complete(tmp_path).startswith("3 records: 1 with their command's words")
-    assert "; 1 measured before results kept all three; 1 copied" in count_complete(tmp_path)
+    assert "; 0 with command and commit alone; 1 measured before results kept them; 1 copied" in (
+        count_complete(tmp_path)
+    )
 
 
 @pytest.mark.parametrize("of", ["", "h-seed{}"])

@@ -16,7 +16,6 @@ from benchmarks.perf.scale.stages import STAGES
 from benchmarks.publish import publish
 from benchmarks.results import list_stored, save_result
 from core.files import InputError
-from core.json_files import digest
 from tests.commands import command
 
 
@@ -70,8 +69,8 @@ def test_rows_are_kept_in_the_stages_order_and_drawn(runs: Path) -> None:
     ):
         figures = {"seconds": 0.5, "memory": memory, "files": 3, "bytes": 0}
         scale.save_stage(stages_by_name[name], items, figures)
-    found = [(row["stage"], row["items"], row["memory"]) for row in scale.stored_rows()]
-    assert found == [("linking", 100, 400), ("trie, load", 10, 290), ("trie, load", 100, 310)]
+    rows = [(row["stage"], row["items"], row["memory"]) for row in scale.stored_rows()]
+    assert rows == [("linking", 100, 400), ("trie, load", 10, 290), ("trie, load", 100, 310)]
     assert (runs / "scale.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -89,8 +88,6 @@ def test_figures_of_a_search_are_kept(runs: Path, monkeypatch: pytest.MonkeyPatc
     _, records = publish([runs / "search"], "g", root=runs)
     values = {record.id: record.value for record in records}
     assert values["search-among-10-names-hnsw-queries_s"] == 700
-    settings_checksum = digest(dict(result.protocol))[:16]  # of what decides the vectors
-    assert all(record.data == {"settings": settings_checksum} for record in records)
 
 
 def test_a_stage_that_fails_is_reported(tmp_path: Path, preloaded: None) -> None:

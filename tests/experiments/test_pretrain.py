@@ -272,10 +272,10 @@ def test_a_graph_embedding_is_trained(
     sizes = {"epochs": 1, "warm_epochs": 1, "dim": 8, "relation_dim": 8, "held_out": 10}
     short["profiles"]["small"]["stages"][-1]["arguments"] |= sizes
     monkeypatch.setattr(pretrain, "pipeline_of", lambda name: short)
-    told = pretrain.pretrain("kg/cmekg_transr", "small", Inputs(graph=(str(graph),))).report
+    report = pretrain.pretrain("kg/cmekg_transr", "small", Inputs(graph=(str(graph),))).report
     (folder,) = (runs / "data").glob("kg-cmekg_transr-small-*")
     assert EmbeddingTable.load(folder / "transr").projection is not None
-    assert str(folder) in told
+    assert str(folder) in report
 
 
 def test_a_graph_or_corpus_of_ones_own_replaces_its_stage() -> None:

@@ -103,8 +103,8 @@ def slow_link(
         """(whether a name has the form of the n words from i on, those names that they mean)."""
         here, has_form, meant = [w for w, _ in pieces[i : i + n]], False, []
         for entity, name, kind in names:
-            own = [w for w, _ in slow_words(name)]
-            differs = slow_difference(own, here, level)
+            name_words = [w for w, _ in slow_words(name)]
+            differs = slow_difference(name_words, here, level)
             if differs is None:
                 continue
             if len(name.strip()) < 2 or not any(c.isalpha() for c in name):
@@ -120,19 +120,19 @@ def slow_link(
                 continue
             has_form = True
             kept = (
-                own
+                name_words
                 if level == "exact"
-                else [w for w, out in zip(own, skipped(own), strict=True) if not out]
+                else [w for w, out in zip(name_words, skipped(name_words), strict=True) if not out]
             )
             short = len(kept) == 1 and (
                 len(kept[0]) <= 3 or (kept[0].isupper() and len(kept[0]) <= 6)
             )
-            if short and own != here:
+            if short and name_words != here:
                 continue
             if short and here[0] in ("AL", "WAS") and passage.is_capitals(pieces[i][1]):
                 continue
             place = KINDS.index(kind) if kind in KINDS else len(KINDS)
-            meant.append((differs, place, own != here, -degree.get(entity, 0), entity))
+            meant.append((differs, place, name_words != here, -degree.get(entity, 0), entity))
         return has_form, meant
 
     def with_marks(n: int) -> tuple[int, list[tuple]]:
@@ -141,8 +141,8 @@ def slow_link(
             (before, at), (mark, place) = pieces[i + more - 2], pieces[i + more - 1]
             if mark.isalnum() or place != at + len(before):
                 break
-            if found := candidates(more)[1]:
-                return more, found
+            if meanings := candidates(more)[1]:
+                return more, meanings
         return n, []
 
     while i < len(pieces):
@@ -153,13 +153,13 @@ def slow_link(
             end = pieces[i + n - 1][1] + len(pieces[i + n - 1][0])
             if not passage.is_in_one_statement(pieces[i][1], end):
                 continue
-            has_form, found = candidates(n)
-            words = n
-            if has_form and not found and is_longest:
-                words, found = with_marks(n)
+            has_form, meanings = candidates(n)
+            count = n
+            if has_form and not meanings and is_longest:
+                count, meanings = with_marks(n)
             is_longest = is_longest and not has_form
-            if found:
-                best = words, min(found)[4]
+            if meanings:
+                best = count, min(meanings)[4]
                 break
         if best:
             start, (last, at) = pieces[i][1], pieces[i + best[0] - 1]

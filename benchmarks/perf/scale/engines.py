@@ -163,12 +163,10 @@ def print_engines(documents: int = 100_000, files: int = 40, names: int = 60_000
     print(" | ".join(COLUMNS))
     for row in rows:
         print(" | ".join(str(row[column]) for column in COLUMNS))
-    figures = {
-        row["way"]: {
-            key: float(value) for key, value in row.items() if isinstance(value, int | float)
-        }
-        for row in rows
-    }
+    figures: dict[str, dict[str, float]] = {}
+    for row in rows:
+        numbers = {key: value for key, value in row.items() if isinstance(value, int | float)}
+        figures[row["way"]] = {key: float(number) for key, number in numbers.items()}
     figures[OVERALL] = figures["one process"]
     settings = {"files": files, "names": names}
     task = f"linking {documents:,} articles"
