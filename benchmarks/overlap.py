@@ -70,21 +70,16 @@ class Overlap(NamedTuple):
         return self.different_known / max(self.different, 1)
 
 
-def form(name: str) -> str:
-    """The form that two names share when they are the same word for word, in any case."""
-    return comparable(name)
-
-
 def graph_forms(folder: str | Path) -> set[str]:
     """The forms of all names of a graph. Raises InputError when there is none in `folder`."""
-    return {form(name) for name in KnowledgeGraph.load(folder).names["name"].to_pylist()}
+    return {comparable(name) for name in KnowledgeGraph.load(folder).names["name"].to_pylist()}
 
 
 def model_forms(name: str, checkpoint: str | None = None) -> set[str]:
     """The forms of the names of the entities that a KeBioLM has vectors for. Raises InputError for
     a model without such a table."""
     ids, names = table_of(encoder(name, checkpoint).folder)
-    return {form(name) for entity in ids for name in names.get(entity, ())}
+    return {comparable(name) for entity in ids for name in names.get(entity, ())}
 
 
 def between(text: str, markers: Sequence[str]) -> Iterable[tuple[int, str]]:
@@ -126,7 +121,7 @@ def mentions_of(definition: Definition, data: Path) -> list[str] | None:
 
 def overlap(mentions: Sequence[str], graph_names: set[str]) -> Overlap:
     """The number of `mentions` with a form in `graph_names`."""
-    forms = [form(m) for m in mentions]
+    forms = [comparable(m) for m in mentions]
     return Overlap(
         len(forms),
         sum(f in graph_names for f in forms),

@@ -99,11 +99,18 @@ def estimate(
     data: Selection, language: str, epochs: int, runs: int, parameters: int, device: str
 ) -> str:
     """What is ahead: the size of the training text, and the time that a matrix product on this
-    machine makes likely, for training and for what is read after every epoch."""
+    machine makes likely, for training and for what is read after every epoch. No time for an
+    encoder without layers (MODEL=bilstm), whose LSTM reads a token after the other."""
     import torch
 
     train = data.examples["train"]
     tokens = count_tokens(train, language)
+    size = (
+        f"{len(train):,} training examples, about {tokens:,.0f} tokens; {epochs}"
+        f" epochs x {runs} runs"
+    )
+    if not parameters:  # no product that a time follows from
+        return size
     selection_tokens = count_tokens(data.examples["select"], language)
     matrix = torch.randn(1024, 1024, device=device)
     float((matrix @ matrix).sum())
@@ -115,10 +122,7 @@ def estimate(
     # training reaches about half of a plain product
     work = 6 * parameters * tokens + 2 * parameters * selection_tokens  # of an epoch, in FLOP
     seconds = work * epochs * runs / (0.5 * rate)
-    return (
-        f"{len(train):,} training examples, about {tokens:,.0f} tokens; {epochs}"
-        f" epochs x {runs} runs: about {max(1, round(seconds / 60))} min here"
-    )
+    return f"{size}: about {max(1, round(seconds / 60))} min here"
 
 
 def encoder_shape(chosen: Encoder) -> tuple[int, int]:

@@ -10,11 +10,12 @@ import pytest
 from app.cli import main
 from benchmarks import overlap as module
 from benchmarks.options import Choices
-from benchmarks.overlap import Overlap, between, form, mentions_of, overlap
+from benchmarks.overlap import Overlap, between, mentions_of, overlap
 from benchmarks.publish import publish
 from benchmarks.results import list_stored, save_result
 from core.files import InputError
 from datamodules.tasks.prepare import find_task
+from kg.linking.normal import comparable
 from tests.fakes import blurb, chineseblue
 from tests.fakes.graphs import graph
 from tests.fakes.results import markdown
@@ -32,8 +33,8 @@ def known_graph(tmp_path: Path) -> str:
 
 
 def test_a_form_forgets_case_and_white_space_and_nothing_else():
-    assert form("Non - small  Cell") == form("non-small cell") == "non - small cell"
-    assert form("HIV") != form("HIV 1") != form("HIV-1")
+    assert comparable("Non - small  Cell") == comparable("non-small cell") == "non - small cell"
+    assert comparable("HIV") != comparable("HIV 1") != comparable("HIV-1")
 
 
 def test_text_between_markers_and_its_offset_without_them():

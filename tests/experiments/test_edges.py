@@ -38,6 +38,8 @@ def test_an_estimate_of_the_time(
     assert seeds.estimate(selection, language, 3, 2, parameters, "cpu") == (
         f"4 training examples, about {tokens:,} tokens; 3 epochs x 2 runs: about 7 min here"
     )
+    without_layers = seeds.estimate(selection, language, 3, 2, 0, "cpu")
+    assert without_layers == f"4 training examples, about {tokens:,} tokens; 3 epochs x 2 runs"
 
 
 def test_the_peak_is_that_of_the_fastest_of_the_products(monkeypatch: pytest.MonkeyPatch) -> None:
