@@ -76,7 +76,9 @@ def test_different_results_exit_1(capsys, monkeypatch):
         lambda: same | {"equal": False, "settings": []},
     )
     assert measure(["linking"]) == 1
-    assert "RESULTS DIFFER" in capsys.readouterr().out
+    assert "RESULTS DIFFER, not saved" in capsys.readouterr().out
+    (kept,) = list_stored("speed")
+    assert kept.created == result.created and kept.scores == result.scores
     monkeypatch.setattr(linking, "measure_speed", lambda: {"equal": True})
     with pytest.raises(ValueError, match="lacks name, ours"):
         measure(["linking"])

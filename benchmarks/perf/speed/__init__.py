@@ -30,8 +30,9 @@ def speed_names() -> list[str]:
 
 
 def speed_command(name: str) -> Callable[..., int]:
-    """Measure how many times better ours is than a plain reference. The exit code is 1 where the
-    two do not return the same."""
+    """Measure how many times better ours is than a plain reference. Where the two do not return
+    the same, the exit code is 1 and nothing is saved: a ratio of two different things says nothing.
+    """
     names = speed_names()
     if name not in names:
         raise InputError(f"no benchmark {name!r}; {list_known(name, names)}")
@@ -41,7 +42,8 @@ def speed_command(name: str) -> Callable[..., int]:
         result = module.measure_speed(**options)
         if missing := [key for key in KEYS if key not in result]:
             raise ValueError(f"benchmark {name!r}: its result lacks {', '.join(missing)}")
-        save_speed(result)
+        if result["equal"]:
+            save_speed(result)
         print(jsons.dumps(result, ensure_ascii=False) if json else table(result))
         return 0 if result["equal"] else 1
 
@@ -100,6 +102,6 @@ def table(result: dict[str, Any]) -> str:
     lines = []
     for setting in result["settings"]:
         lines += [f"  {key:<22}{value}" for key, value in setting.items()] + [""]
-    agree = "same results" if result["equal"] else "RESULTS DIFFER"
+    agree = "same results" if result["equal"] else "RESULTS DIFFER, not saved"
     lines.append(f"{result['name']}: {result['ratio']} times the reference at worst, {agree}")
     return "\n".join(lines)
