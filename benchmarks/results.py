@@ -32,7 +32,10 @@ from experiments.recipes import default_stem, recipes
 LOG = logging.getLogger(__name__)
 FILE, OUTCOMES = "result.json", "outcomes.parquet"
 #: kinds of what is counted or timed, not scored over examples (benchmarks.measurements)
-MEASURED = ("speed", "scale", "search", "engines", "overlap", "forms", "sentences", "embedding")
+MEASURED = (
+    *("speed", "scale", "search", "engines"),
+    *("overlap", "forms", "sentences", "embedding", "graph"),
+)
 KINDS = ("finetune", "linking", "synonyms", "probing", "pretraining", *MEASURED)
 #: groups of scores: all examples; the split that chose the epoch
 OVERALL, SELECT = "overall", "select"

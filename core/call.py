@@ -66,7 +66,9 @@ COMMANDS = {
     "graph stop": Command(
         "kg.build.edit:stop_names", "take names out of a graph", ("graph", "words")
     ),
-    "graph info": Command("kg.build.info:show_graph", "count what is in a graph", ("folder",)),
+    "graph info": Command(
+        "benchmarks.graph_counts:GraphCounts", "count what is in a graph", ("folder",)
+    ),
     "graph merge": Command(
         "kg.build.merge:merge", "merge graphs by names and aliases", ("graphs",)
     ),

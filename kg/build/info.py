@@ -1,8 +1,7 @@
-"""`kepl graph info`: what is in a graph."""
+"""What is in a graph, counted (`kepl graph info`)."""
 
 from __future__ import annotations
 
-import json as jsons
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -37,19 +36,3 @@ def format_info(info: dict[str, Any], most: int = 20) -> str:
         lines += [f"{key}:", *(f"  {count:>12,}  {name}" for name, count in entries[:most])]
         lines += [f"  {'':>12}  and {len(entries) - most:,} more"] if len(entries) > most else []
     return "\n".join(lines)
-
-
-def show_graph(folder: Path, json: bool = False) -> str:
-    """Count what is in a graph.
-
-    Args:
-        folder: Folder of the graph.
-        json: Print one JSON object.
-
-    Examples:
-      kepl graph build hpo --out graph
-      kepl graph build medic CTD_diseases.tsv.gz --out medic
-      kepl graph info graph --json
-    """
-    info = graph_info(folder)
-    return jsons.dumps(info, ensure_ascii=False) if json else format_info(info)
