@@ -33,8 +33,15 @@ LOG = logging.getLogger(__name__)
 FILE, OUTCOMES = "result.json", "outcomes.parquet"
 #: kinds of what is counted or timed, not scored over examples (benchmarks.measurements)
 MEASURED = (
-    *("speed", "scale", "search", "engines"),
-    *("overlap", "forms", "sentences", "embedding", "graph"),
+    "speed",
+    "scale",
+    "search",
+    "engines",
+    "overlap",
+    "forms",
+    "sentences",
+    "embedding",
+    "graph",
 )
 KINDS = ("finetune", "linking", "synonyms", "probing", "pretraining", *MEASURED)
 #: groups of scores: all examples; the split that chose the epoch
