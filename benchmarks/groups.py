@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.results import OVERALL, TRIVIAL, Result
+from benchmarks.results import BASELINES, OVERALL, Result
 from core.files import InputError
 from core.json_files import digest
 from core.tracking import runs_folder
+from experiments.recipes import recipes
 from models.metrics import bootstrap_interval
 
 
@@ -27,7 +28,7 @@ class Group(NamedTuple):
 
     def values(self, metric: str | None = None, group: str = OVERALL) -> list[float]:
         """A score for each seed; of several fine-tunings of one pre-training run their mean."""
-        by_run = self.kind == "pre-training" and self.results[0].kind == "finetune"
+        by_run = self.kind == "pre-training" and self.results[0].kind in ("finetune", "linking")
         runs: dict[str | int, list[float]] = defaultdict(list)
         for i, result in enumerate(self.results):
             value = result.value(metric, group)
@@ -36,8 +37,7 @@ class Group(NamedTuple):
         return [float(np.mean(values)) for values in runs.values()]
 
     def tallies(self, key: str) -> dict[int, np.ndarray]:
-        """{seed: tallies}, summed over what shares a seed. Linkers are compared as one system: all
-        under seed 0."""
+        """{seed: tallies}, summed over what shares a seed."""
         tallies: dict[int, np.ndarray] = {}
         for result in self.results:
             if key not in result.tallies:
@@ -56,8 +56,20 @@ class Group(NamedTuple):
 
     @property
     def is_trivial(self) -> bool:
-        """Whether it is the baseline that trains nothing (benchmarks.trivial)."""
-        return self.results[0].model.name == TRIVIAL
+        """Whether it is one of its kind's baselines, which train nothing. In running text a
+        dictionary is a system like others."""
+        first = self.results[0]
+        return "gold" not in first.protocol and first.model.name in BASELINES.get(first.kind, ())
+
+    @property
+    def has_seeds(self) -> bool:
+        """Whether another seed would make another system of it. A baseline is the same for every
+        seed, and so is an encoder of others that links as it is."""
+        first = self.results[0]
+        if first.kind != "linking" or self.is_trivial:
+            return not self.is_trivial
+        ours = first.model.name.partition("/")[0] in recipes()
+        return ours or bool(first.model.run) or "finetuned" in first.options
 
     @property
     def places(self) -> tuple[str, ...]:
@@ -70,10 +82,8 @@ class Group(NamedTuple):
 def seed_of_result(result: Result) -> int:
     """The seed under which a result's tallies are compared: of its pre-training, where one has
     several, else of its fine-tuning."""
-    if result.kind == "linking":
-        return 0
     run_seed = seed_of(result.model.run)
-    if run_seed is None and result.kind == "finetune":
+    if run_seed is None and result.kind in ("finetune", "linking"):
         return result.seed
     return run_seed or 0
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -48,18 +48,25 @@ def pair_results(system: Group, other: Group, key: str) -> tuple[Comparison, lis
     tallies, theirs = system.tallies(key), other.tallies(key)
     if not tallies or not theirs:
         return None
-    # what trains nothing is the same for every seed
-    if system.is_trivial and set(tallies) == {0}:
+    if not system.has_seeds and set(tallies) == {0}:
         tallies = dict.fromkeys(theirs, tallies[0])
-    elif other.is_trivial and set(theirs) == {0}:
+    elif not other.has_seeds and set(theirs) == {0}:
         theirs = dict.fromkeys(tallies, theirs[0])
-    elif system.kind != other.kind and system.results[0].kind != "linking":
-        return None
+    elif system.kind != other.kind:
+        if system.results[0].kind != "linking":
+            return None
+        # seeds of pre-training and of fine-tuning are no pairs; the mentions are
+        tallies, theirs = _pool(tallies), _pool(theirs)
     common = sorted(set(tallies) & set(theirs))
     if not common or any(tallies[s].shape != theirs[s].shape for s in common):
         return None
     base, compared = {s: theirs[s] for s in common}, {s: tallies[s] for s in common}
     return compare_systems(base, compared), common
+
+
+def _pool(tallies: dict[int, np.ndarray]) -> dict[int, np.ndarray]:
+    """The tallies of all seeds as those of one."""
+    return {0: np.sum(list(tallies.values()), axis=0)}
 
 
 def difference(
@@ -77,11 +84,13 @@ def difference(
     if c.p_seeds is not None:
         t = f", paired t over {len(seeds)} {system.kind} seeds {p_value(c.p_seeds)}"
     first = f"{s * c.difference:+.{d}f}"
-    trained = system.results[0].kind == "finetune"
-    of_one_seed = f"{style.over} of one seed" if trained else style.over
+    is_trained = system.results[0].kind in ("finetune", "linking") and system.has_seeds
+    one_seed = is_trained and len(system.tallies(key)) == 1
+    of_one_seed = f"{style.over} of one seed" if one_seed else style.over
     over = f"seeds and {style.over}" if len(seeds) > 1 else of_one_seed
-    seed_sets = [{*group.tallies(key)} for group in (system, other) if not group.is_trivial]
-    if len(seed_sets) == 2 and seed_sets[0] != seed_sets[1]:
+    seed_sets = [{*group.tallies(key)} for group in (system, other) if group.has_seeds]
+    same_kind = system.kind == other.kind
+    if same_kind and len(seed_sets) == 2 and seed_sets[0] != seed_sets[1]:
         first += f" over the seeds that both have ({','.join(map(str, seeds))})"
     return (
         f"{first}{' ' if brackets else ', '}{interval}, paired bootstrap over {over} p ="
@@ -95,22 +104,26 @@ BELOW = "both below the trivial baseline: no gain"
 def mark_below(system: Group, other: Group, pool: Iterable[Group], key: str) -> str:
     """ " (both below the trivial baseline: no gain)" where that is so, else nothing: what the
     difference of two such systems says is not that one of them can do the task."""
-    trivial = next((g for g in pool if g.is_trivial), None)
-    if trivial is None or system.is_trivial or other.is_trivial:
+    if system.is_trivial or other.is_trivial:
         return ""
-    scores = [_mean_score(g, key) for g in (system, other, trivial)]
-    below = None not in scores and max(scores[0] or 0, scores[1] or 0) < (scores[2] or 0)
-    return f" ({BELOW})" if below else ""
+    scores = [_mean_score(g, key) for g in (system, other)]
+    trivial = [_mean_score(g, key) for g in pool if g.is_trivial]
+    return f" ({BELOW})" if trivial and max(scores) < max(trivial) else ""
 
 
-def _mean_score(group: Group, key: str) -> float | None:
-    """The mean over seeds of what the tallies of `key` come to."""
+def _mean_score(group: Group, key: str) -> float:
+    """The mean over seeds of what the tallies of `key` come to; nan where none were kept."""
     scores = [score(t) for t in group.tallies(key).values()]
-    return float(np.mean(scores)) if scores else None
+    return float(np.mean(scores)) if scores else float("nan")
 
 
-def others(mine: Group, pool: Iterable[Result], key: str) -> list[str]:
-    """A line for each other system of the same protocol: mine minus its score, with both tests."""
+def others(
+    mine: Group, pool: Iterable[Result], key: str, skipped: Collection[str] = ()
+) -> list[str]:
+    """A line for each other system of the same protocol: mine minus its score, with both tests.
+
+    skipped: folders of results whose comparison is printed elsewhere.
+    """
     first = mine.results[0]
     style = style_of(mine)
     folders = {r.folder for r in mine.results}
@@ -126,7 +139,7 @@ def others(mine: Group, pool: Iterable[Result], key: str) -> list[str]:
     groups = group_results([*same, *mine.results])
     for label, system in groups.items():
         # itself, of other seeds too
-        if label == mine.label or any(r.folder in folders for r in system.results):
+        if label == mine.label or any(r.folder in folders | {*skipped} for r in system.results):
             continue
         values = system.values(metric, group or OVERALL)
         if not values:
@@ -159,7 +172,8 @@ def versus(title: str, groups: Sequence[Group], key: str, base: str | None = Non
         sd = f" ± {s * np.std(system_scores, ddof=1):.{d}f}" if len(system_scores) > 1 else ""
         low, high = system.interval(key) or (float("nan"), float("nan"))
         numbers = ",".join(map(str, sorted(system.tallies(key))))
-        seeds = "" if system.results[0].kind == "linking" else f"  {system.kind} seeds {numbers}"
+        linked_once = system.results[0].kind == "linking" and len(system_scores) == 1
+        seeds = "" if linked_once else f"  {system.kind} seeds {numbers}"
         lines.append(
             f"{system.label:<{width}}{s * np.mean(system_scores):.{d}f}{sd}  95 % interval"
             f" {s * low:.{d}f} to {s * high:.{d}f}{seeds}"

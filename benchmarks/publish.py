@@ -221,7 +221,7 @@ def slug(*words: str) -> str:
 
 
 def _seeds(results: Sequence[Result]) -> list[int]:
-    return sorted({result.seed for result in results})
+    return sorted({seed_of_result(result) for result in results})
 
 
 def _argv(group: Group) -> Sequence[str]:

@@ -48,6 +48,8 @@ KINDS = ("finetune", "linking", "synonyms", "probing", "pretraining", *MEASURED)
 OVERALL, SELECT = "overall", "select"
 #: name of the system that trains nothing (benchmarks.trivial)
 TRIVIAL = "trivial"
+#: the systems of each kind that train nothing, which a gain must exceed
+BASELINES = {"finetune": (TRIVIAL,), "linking": ("exact", "tfidf", "translated", "dictionary")}
 
 
 class Model(NamedTuple):

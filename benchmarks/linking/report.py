@@ -16,6 +16,6 @@ def format_rest(results: Sequence[Result], metric: str) -> list[str]:
     lines = ["", "protocol"]
     lines += [f"  {k:<30}{v}" for k, v in ours.protocol.items() if v is not None]
     lines.append(f"predictions: {ours.folder}/predictions.jsonl")
-    folders = {result.folder for result in results}
-    pool = [r for r in list_stored("linking", ours.task) if r.folder not in folders]
-    return lines + others(group_results(results)[ours.label], pool, metric)
+    scored = {result.folder for result in results}
+    pool = list_stored("linking", ours.task)
+    return lines + others(group_results(results)[ours.label], pool, metric, scored)

@@ -19,7 +19,7 @@ from app.cli import main
 from benchmarks import tables
 from benchmarks.counts import split_sizes
 from benchmarks.groups import check_protocol, group_results, seed_of
-from benchmarks.paired_tests import others, p_value
+from benchmarks.paired_tests import BELOW, others, p_value
 from benchmarks.papers.smedbert import lines as smedbert
 from benchmarks.results import FILE, OUTCOMES, Model, label, list_stored, load_result, short_name
 from benchmarks.tables.measured import (
@@ -295,6 +295,50 @@ def test_linkers_are_compared(runs: Path) -> None:
     assert (
         text[0].startswith("NCBI-EL, test acc@1") and "minilm cls against exact: +20.00" in text[3]
     )
+
+
+def test_linkers_are_paired_by_their_seeds(runs: Path) -> None:
+    """Each run of a pre-training is a seed; TF-IDF and an encoder of others are the same for every
+    seed. The baselines mark what is below them."""
+    ours = [[1, 1, 1, 0], [1, 1, 0, 0], [1, 1, 1, 1]]
+    plain = [[1, 0, 1, 0], [1, 0, 0, 0], [0, 1, 1, 0]]
+    fake.linked("genbioel", *ours, runs=[f"abc-seed{seed}" for seed in range(3)])
+    name = "genbioel/pretrain_denoise"
+    fake.linked(name, *plain, runs=[f"def-seed{seed}" for seed in range(3)])
+    fake.linked("minilm", [0, 0, 0, 1])
+    fake.linked("exact", [0, 0, 0, 0])
+    text = compare("NCBI-EL").splitlines()
+    assert text[1].startswith("genbioel ") and "75.00 ± 25.00" in text[1]
+    assert text[1].endswith("pre-training seeds 0,1,2") and "seeds" not in text[3] + text[4]
+    tests = {line.partition(":")[0]: line for line in text[5:]}
+    paired = tests["genbioel against genbioel-pretrain_denoise"]
+    expected = ttest_rel([0.75, 0.5, 1.0], [0.5, 0.25, 0.5]).pvalue
+    assert "+33.33" in paired and f"over 3 pre-training seeds p = {expected:.3f}" in paired
+    against_one = ttest_rel([0.75, 0.5, 1.0], [0.25] * 3).pvalue
+    paired = tests["genbioel against minilm"]
+    assert f"paired t over 3 pre-training seeds p = {against_one:.3f}" in paired
+    assert all("by Holm over these" in line and BELOW not in line for line in text[5:])
+    fake.linked("tfidf", [1, 1, 1, 1])
+    below = [line for line in compare("NCBI-EL").splitlines() if BELOW in line]
+    assert [line.partition(":")[0] for line in below] == [
+        "genbioel against genbioel-pretrain_denoise",
+        "genbioel against minilm",
+    ]
+
+
+def test_fine_tuned_linkers_are_paired_by_seeds_and_with_others_over_mentions(runs: Path) -> None:
+    tuned = {"finetuned": {}}
+    fake.linked("minilm", [1, 1, 1, 0], [1, 1, 0, 0], options=tuned)
+    fake.linked("sapbert", [1, 0, 1, 0], [1, 0, 0, 0], options=tuned)
+    fake.linked("sapbert", [0, 0, 1, 0], [1, 0, 0, 0], runs=["abc-seed0", "abc-seed1"])
+    text = compare("NCBI-EL").splitlines()
+    assert text[1].endswith("fine-tuning seeds 0,1")
+    tests = {line.partition(":")[0]: line for line in text[4:]}
+    same, other = (tests[f"minilm fine-tuned against sapbert{s}"] for s in (" fine-tuned", ""))
+    assert "+25.00" in same and "over seeds and mentions" in same
+    # a seed of pre-training is no pair of one of fine-tuning
+    assert "+37.50" in other and "paired bootstrap over mentions" in other
+    assert "paired t" not in other
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,7 @@ def fine_tuned(
 
 def linked(
     model: str,
-    *scores: float,
+    *scores: float | Sequence[int],
     name: str = "NCBI-EL",
     split: str = "test",
     folds: str = "all",
@@ -108,11 +108,18 @@ def linked(
     groups: Mapping[str, float] | None = None,
     size: int = 10,
     like: Mapping[str, Any] | None = None,
+    runs: Sequence[str] = (),
     **protocol: Any,
 ) -> list[Result]:
-    """A result for each score, as `kepl evaluate` saves them of several runs."""
+    """A result for each score, as `kepl evaluate` saves them of several runs; of a fine-tuned
+    linker each has the next seed.
+
+    runs: of pre-training, one for each score.
+    """
     made = []
-    for number, value in enumerate(scores):
+    for number, right in enumerate(scores):
+        tallies = hits(right)
+        value = float(tallies[:, 0].mean())
         every = {OVERALL: {"acc@1": value, "acc@5": value, "mrr": value, "examples": 100}}
         every |= {title: {"acc@1": own, "examples": size} for title, own in (groups or {}).items()}
         result = Result(
@@ -120,13 +127,14 @@ def linked(
             task=name,
             split=split,
             metric="acc@1",
-            model=Model(model, "", f"{model}{number}"),
+            model=Model(model, runs[number] if runs else "", f"{model}{number}"),
             options=options or {},
+            seed=number if "finetuned" in (options or {}) else 0,
             protocol={"task": name, "split": split, "fold_numbers": folds, "mentions": 100}
             | dict(like or {})
             | protocol,
             scores=every,
-            tallies={"acc@1": hits(value)},
+            tallies={"acc@1": tallies},
             details={"linker": f"{model}{number}", "reasons": {}},
             created=time(0),
             mlflow_run="" if model in ("exact", "tfidf") else f"{model}{number}",
