@@ -107,8 +107,9 @@ def mark_below(system: Group, other: Group, pool: Iterable[Group], key: str) -> 
     if system.is_trivial or other.is_trivial:
         return ""
     scores = [_mean_score(g, key) for g in (system, other)]
-    trivial = [_mean_score(g, key) for g in pool if g.is_trivial]
-    return f" ({BELOW})" if trivial and max(scores) < max(trivial) else ""
+    trivial = [_mean_score(g, key) for g in pool if g.is_trivial and g.tallies(key)]
+    is_below = bool(trivial) and np.max(scores) < max(trivial)  # never where a score is nan
+    return f" ({BELOW})" if is_below else ""
 
 
 def _mean_score(group: Group, key: str) -> float:
