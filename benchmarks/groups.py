@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.results import BASELINES, OVERALL, Result
+from benchmarks.results import OVERALL, Result
 from core.files import InputError
 from core.json_files import digest
 from core.tracking import runs_folder
@@ -56,20 +56,21 @@ class Group(NamedTuple):
 
     @property
     def is_trivial(self) -> bool:
-        """Whether it is one of its kind's baselines, which train nothing. In running text a
-        dictionary is a system like others."""
-        first = self.results[0]
-        return "gold" not in first.protocol and first.model.name in BASELINES.get(first.kind, ())
+        """Whether it is one of its kind's baselines, which train nothing."""
+        return self.results[0].is_baseline
 
     @property
     def has_seeds(self) -> bool:
         """Whether another seed would make another system of it. A baseline is the same for every
         seed, and so is an encoder of others that links as it is."""
         first = self.results[0]
-        if first.kind != "linking" or self.is_trivial:
-            return not self.is_trivial
+        if self.is_trivial:
+            return False
+        if first.kind != "linking":
+            return True
         ours = first.model.name.partition("/")[0] in recipes()
-        return ours or bool(first.model.run) or "finetuned" in first.options
+        tuned = "finetuned" in first.options or first.options.get("rerank") == "trained"
+        return ours or tuned or bool(first.model.run)
 
     @property
     def places(self) -> tuple[str, ...]:
@@ -80,12 +81,10 @@ class Group(NamedTuple):
 
 
 def seed_of_result(result: Result) -> int:
-    """The seed under which a result's tallies are compared: of its pre-training, where one has
-    several, else of its fine-tuning."""
+    """The seed under which a result's tallies are compared: of its pre-training, where the run says
+    it, else its own."""
     run_seed = seed_of(result.model.run)
-    if run_seed is None and result.kind in ("finetune", "linking"):
-        return result.seed
-    return run_seed or 0
+    return result.seed if run_seed is None else run_seed
 
 
 def seed_of(run: str) -> int | None:
@@ -136,9 +135,9 @@ def _drop_replaced(several: list[Result]) -> list[Result]:
     """The results of one label, oldest first, without those that newer ones replace."""
     runs = _seeds_are_runs(several)
     if several[0].kind != "finetune":
-        if not runs:
+        if not runs and "finetuned" not in several[0].options:
             return several
-        # scored again, in another precision for example, a run is one seed all the same
+        # scored or fine-tuned again, in another precision for example, it is one seed all the same
         newest_of = {(r.model.run, r.seed, digest(dict(r.protocol))): r for r in several}
         return list(newest_of.values())
     newest = {r.model.run: r.request for r in several}  # oldest first: the last one stays

@@ -128,6 +128,7 @@ def others(
     first = mine.results[0]
     style = style_of(mine)
     folders = {r.folder for r in mine.results}
+    unshown = folders | {*skipped}
     same = [
         r
         for r in pool
@@ -140,7 +141,7 @@ def others(
     groups = group_results([*same, *mine.results])
     for label, system in groups.items():
         # itself, of other seeds too
-        if label == mine.label or any(r.folder in folders | {*skipped} for r in system.results):
+        if label == mine.label or any(r.folder in unshown for r in system.results):
             continue
         values = system.values(metric, group or OVERALL)
         if not values:

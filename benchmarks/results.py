@@ -116,6 +116,12 @@ class Result:
     def label(self) -> str:
         return label(self.model.name, self.options)
 
+    @property
+    def is_baseline(self) -> bool:
+        """Whether it is of one of its kind's BASELINES. In running text a dictionary is a system
+        like others."""
+        return "gold" not in self.protocol and self.model.name in BASELINES.get(self.kind, ())
+
     def value(self, metric: str | None = None, group: str = OVERALL) -> float | None:
         """A score, None where there is none; metric None: the task's own."""
         score = self.scores.get(group, {}).get(metric or self.metric)

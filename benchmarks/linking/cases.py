@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from benchmarks.linking.ends import Place, error_of, place_of
-from benchmarks.linking.evaluate import BASELINES
 from benchmarks.linking.folds import folds_of
 from benchmarks.linking.sets import refuse_sets
 from benchmarks.options import Folds, Split
@@ -95,11 +94,7 @@ def newest_result(name: str, label: str | None, part: Folds, command: str) -> Re
     numbers = ",".join(map(str, part.folds)) or "all"
     for result in reversed(stored):
         if (
-            (
-                label in (result.label, result.model.name)
-                if label
-                else result.model.name not in BASELINES
-            )
+            (label in (result.label, result.model.name) if label else not result.is_baseline)
             and part.split in (None, result.split)
             and result.protocol.get("fold_numbers", "all") == numbers
         ):

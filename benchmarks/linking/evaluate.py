@@ -49,7 +49,7 @@ from datamodules.tasks.gold import definition_of
 from datamodules.tasks.linking import Task, linking_task
 from inference.linkers import Exact, Linker, Names, NearestByTfIdf, Ranking, Translated
 
-BASELINES: dict[str, Callable[[Names], Linker]] = {"exact": Exact, "tfidf": NearestByTfIdf}
+MAKERS: dict[str, Callable[[Names], Linker]] = {"exact": Exact, "tfidf": NearestByTfIdf}
 TRANSLATED = "translated"  #: a further baseline of tasks across languages
 METRIC = "acc@1"
 
@@ -148,7 +148,7 @@ class Scoring(NamedTuple):
     def score_baselines(self) -> list[Result]:
         """The results of the task's trivial baselines."""
         fold_of = {id(fold.names): fold for fold in self.folds}
-        baselines = dict(BASELINES)
+        baselines = dict(MAKERS)
         if self.definition.translated:
             baselines[TRANSLATED] = lambda names: make_translated(fold_of[id(names)])
         return [
@@ -189,7 +189,7 @@ def score_linker(evaluation: Evaluation, tuned: Tuned | None = None) -> list[Res
     )
     if definition.sets:
         return score_sets(evaluation, definition, tuned)
-    baselines = dict[str, Any](BASELINES) | ({TRANSLATED: None} if definition.translated else {})
+    baselines = dict[str, Any](MAKERS) | ({TRANSLATED: None} if definition.translated else {})
     chosen = choose_linkers(evaluation, tuned, baselines)
     scoring = begin_scoring(evaluation, definition, len(chosen.linkers))
     results = scoring.score_baselines()
@@ -261,7 +261,7 @@ def format_scores(results: Sequence[Result]) -> str:
         )
     # of the baselines the best one is compared with
     baseline = max(
-        (r for r in results if r.model.name in (*BASELINES, TRANSLATED) and r.label != ours.label),
+        (r for r in results if r.is_baseline and r.label != ours.label),
         key=lambda r: r.value() or 0.0,
     )
     against = difference(mine, groups[baseline.label], METRIC, STYLES["linking"])

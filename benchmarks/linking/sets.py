@@ -345,9 +345,7 @@ def format_sets(results: Sequence[Result]) -> str:
         low, high = group.interval(METRIC) or (0.0, 0.0)
         numbers = "".join(f"{100 * score[k]:>8.2f}" for k in ("precision", "recall", METRIC))
         lines.append(f"{name:<{width}}{numbers}   {100 * low:.2f} to {100 * high:.2f}")
-    baselines = [
-        r for r in results if r.model.name in (DICTIONARY, TFIDF) and r.label != ours.label
-    ]
+    baselines = [r for r in results if r.is_baseline and r.label != ours.label]
     baseline = max(baselines, key=lambda r: r.value() or 0.0)
     against = difference(mine, groups[baseline.label], METRIC, STYLES["linking"])
     lines.append(f"{ours.label} against {baseline.label}: {against}")

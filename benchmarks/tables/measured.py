@@ -12,7 +12,7 @@ import numpy as np
 from benchmarks.groups import Group, check_protocol, group_results, seed_of, training_of
 from benchmarks.options import Choices
 from benchmarks.paired_tests import Style, difference, p_value
-from benchmarks.results import OVERALL, SELECT, Result, list_stored
+from benchmarks.results import BASELINES, OVERALL, SELECT, Result, list_stored
 from benchmarks.synonyms import samples_checksum
 from benchmarks.tables.cells import Cell
 from core.files import InputError
@@ -22,8 +22,6 @@ from experiments.recipes import default_stem
 from models.metrics import one_sample
 
 LOG = logging.getLogger(__name__)
-#: every evaluation of a linker measures them beside it: one result is enough
-BASELINES = ("exact", "tfidf")
 Table = Mapping[str, Any]
 
 
@@ -97,8 +95,9 @@ def find_linking(
         if r.split == split and r.protocol["fold_numbers"] == folds
     ]
     check_protocol(task, results, varies, "Say which with SPLIT= or FOLDS=.")
-    last = {r.model.name: r for r in results if r.model.name in BASELINES}
-    return [r for r in results if r.model.name not in BASELINES or last[r.model.name] is r]
+    # every evaluation of a linker measures the baselines beside it: one result is enough
+    last = {r.model.name: r for r in results if r.is_baseline}
+    return [r for r in results if not r.is_baseline or last[r.model.name] is r]
 
 
 def fine_tuned(task: str, wanted: Sequence[System], profile: str | None = None) -> list[Result]:
@@ -190,7 +189,7 @@ def scores(table: Table, choices: Choices) -> list[Cell]:
         for name in columns:
             reported = row.get("reported", {}).get(name) or [None] * len(metrics)
             group = system.group(results[name]) if system else None
-            baseline = system is not None and system.model in BASELINES
+            baseline = system is not None and system.model in BASELINES["linking"]
             for metric, value in zip(metrics, reported, strict=True):
                 interval: tuple[float, float] | None = None
                 tests: tuple[str, ...] = ()

@@ -9,10 +9,9 @@ from typing import Any, NamedTuple, cast
 
 from benchmarks.commands import Evaluate, Finetune, FinetuneLinker, Probe, Synonyms
 from benchmarks.options import Choices, Folds, Protocol, Split
-from benchmarks.results import label
+from benchmarks.results import BASELINES, label
 from benchmarks.synonyms import WORDS, samples_checksum
 from benchmarks.tables.measured import (
-    BASELINES,
     Table,
     find_linking,
     find_probing,
@@ -68,9 +67,9 @@ def linkings(table: Table, choices: Choices, files: Files, seeds: str | None) ->
     }
     plan: dict[str, Missing] = {}
     covered: set[str] = set()  # tasks on which a run of this plan measures the baselines
-    for system in sorted(systems(table), key=lambda s: s.model in BASELINES):
+    for system in sorted(systems(table), key=lambda s: s.model in BASELINES["linking"]):
         for task, split in tasks.items():
-            baseline = system.model in BASELINES
+            baseline = system.model in BASELINES["linking"]
             results = find_linking(task, split, choices, table.get("varies", ()))
             if system.select_results(results) or (baseline and task in covered):
                 continue

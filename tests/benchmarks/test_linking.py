@@ -20,7 +20,6 @@ from benchmarks.commands import Evaluate
 from benchmarks.groups import find_differences
 from benchmarks.linking import folds as module
 from benchmarks.linking import scores as s
-from benchmarks.linking.evaluate import BASELINES
 from benchmarks.options import Folds, Protocol
 from benchmarks.results import list_stored
 from core.files import InputError
@@ -539,7 +538,7 @@ def test_evaluate_an_encoder_and_compare(data, runs, tiny, capsys):
     assert main(place) == 0
     assert main([*place, "POOLING=mean", "BACKOFF=yes"]) == 0
     said = capsys.readouterr().out
-    first, second = (r for r in list_stored("linking") if r.model.name not in BASELINES)
+    first, second = (r for r in list_stored("linking") if not r.is_baseline)
     assert first.protocol == second.protocol and f"against {first.label} (" in said
     assert second.label.endswith("mean + back-off") and second.options == {
         "pooling": "mean",

@@ -12,7 +12,6 @@ import yaml
 
 from app.cli import main
 from benchmarks import tables
-from benchmarks.linking.evaluate import BASELINES
 from benchmarks.options import Choices
 from benchmarks.papers.sapbert import name_similarity as similarity
 from benchmarks.results import list_stored
@@ -69,7 +68,7 @@ def test_fine_tuning_scores_each_fold_with_its_own_encoder(
         and "fold 3: " in said.err
         and "fine-tuned cls + back-off" in said.out
     )
-    found = [r for r in list_stored("linking", "AAP-EL") if r.model.name not in BASELINES]
+    found = [r for r in list_stored("linking", "AAP-EL") if not r.is_baseline]
     assert (
         len(found) == 2
         and {r.protocol["fold_numbers"] for r in found} == {"0,3"}
@@ -92,7 +91,7 @@ def test_fine_tuning_scores_each_fold_with_its_own_encoder(
     alone = [
         r
         for r in list_stored("linking", "AAP-EL")
-        if r.protocol["fold_numbers"] == "0" and r.model.name not in BASELINES
+        if r.protocol["fold_numbers"] == "0" and not r.is_baseline
     ]
     assert [r.label for r in alone] == ["sapbert-finetune cls"] * 2 and len(
         {r.model.run for r in alone}

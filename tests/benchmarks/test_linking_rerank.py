@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from app.cli import main
-from benchmarks.linking.evaluate import BASELINES
 from benchmarks.results import list_stored
 from core.json_files import read_json
 from datamodules.reranker import load_samples
@@ -44,7 +43,7 @@ def test_a_reranker_is_trained_scored_and_used(
     said = capsys.readouterr().out
     assert said.count("NCBI-EL, dev") == 2 and "rerank" in said
     plain, ours = sorted(
-        (r for r in list_stored("linking", "NCBI-EL") if r.model.name not in BASELINES),
+        (r for r in list_stored("linking", "NCBI-EL") if not r.is_baseline),
         key=lambda r: len(r.options),
     )
     assert (

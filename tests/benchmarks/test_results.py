@@ -21,7 +21,17 @@ from benchmarks.counts import split_sizes
 from benchmarks.groups import check_protocol, group_results, seed_of
 from benchmarks.paired_tests import BELOW, others, p_value
 from benchmarks.papers.smedbert import lines as smedbert
-from benchmarks.results import FILE, OUTCOMES, Model, label, list_stored, load_result, short_name
+from benchmarks.results import (
+    FILE,
+    OUTCOMES,
+    Model,
+    label,
+    list_stored,
+    load_result,
+    result_folder,
+    save_result,
+    short_name,
+)
 from benchmarks.tables.measured import (
     System,
     find_pretraining,
@@ -339,6 +349,16 @@ def test_fine_tuned_linkers_are_paired_by_seeds_and_with_others_over_mentions(ru
     # a seed of pre-training is no pair of one of fine-tuning
     assert "+37.50" in other and "paired bootstrap over mentions" in other
     assert "paired t" not in other
+
+
+def test_a_linker_that_is_fine_tuned_again_is_one_seed(runs: Path) -> None:
+    tuned = {"finetuned": {}}
+    fake.linked("sapbert", 0.5, 0.6, options=tuned)
+    (again, _) = fake.linked("sapbert", 0.7, 0.0, options=tuned)
+    later = replace(again, model=Model("sapbert", "", "trained again"), created=fake.time(-5))
+    save_result(later, result_folder(later))
+    groups = group_results(list_stored("linking"))
+    assert sorted(groups["sapbert fine-tuned"].values()) == [0.0, 0.7]
 
 
 @pytest.mark.parametrize(

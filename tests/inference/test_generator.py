@@ -14,7 +14,6 @@ import pytest
 import torch
 
 from app.cli import main
-from benchmarks.linking.evaluate import BASELINES
 from benchmarks.linking.folds import with_one_name
 from benchmarks.results import list_stored
 from core.files import InputError
@@ -203,7 +202,7 @@ def test_fine_tuning_and_evaluation_by_command(
         main(["finetune", "AAP-EL", *place, f"MODEL={bart}", "TARGET=shortest", "PROMPT=no", *more])
         == 0
     ), capsys.readouterr().err
-    found = [r for r in list_stored("linking", "AAP-EL") if r.model.name not in BASELINES]
+    found = [r for r in list_stored("linking", "AAP-EL") if not r.is_baseline]
     labels = {r.label.partition(" fine-tuned")[2] for r in found}
     assert labels == {", target shortest, prompt no", ", target shortest, prompt no + back-off"}
     assert {r.details["linker"]["prompt"] for r in found} == {False}
@@ -223,11 +222,7 @@ def test_fine_tuning_and_evaluation_by_command(
         )
         == 0
     )
-    (one,) = (
-        r
-        for r in list_stored("linking")
-        if r.protocol.get("names") and r.model.name not in BASELINES
-    )
+    (one,) = (r for r in list_stored("linking") if r.protocol.get("names") and not r.is_baseline)
     assert one.label == "genbioel-finetune, sum, tfidf 3, names shortest"
     assert one.protocol["names"] == "one a concept: shortest"
     assert one.protocol["dictionary_names"] == one.protocol["dictionary_concepts"]
